@@ -1,0 +1,120 @@
+"""Authority: what one tenant's rows say at one version, as the pipeline reads it (DESIGN §6).
+
+A snapshot belongs to one authority version of one tenant and fills itself on demand from a source, a port that each
+store implements. A new version means a new snapshot; nothing in it ever ages, so there is no TTL (C15).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from runtime_core.grants import Grant, GrantTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from runtime_core.identity import Activation, Micros, Principal, Route, Session, Sink
+    from runtime_core.pack import PackRevision
+
+
+class AuthoritySource(Protocol):
+    """Loads rows of one tenant. Every method reads committed rows; a missing row is None or empty."""
+
+    def activation(self, tenant: str, activation_id: str) -> Activation | None: ...
+
+    def session(self, tenant: str, session_id: str) -> Session | None: ...
+
+    def principal(self, tenant: str, principal_id: str) -> Principal | None: ...
+
+    def members(self, tenant: str, project_id: str) -> Iterable[str]: ...
+
+    def grants(self, tenant: str, principal_id: str) -> Iterable[Grant]: ...
+
+    def revision(self, tenant: str, pack_id: str) -> PackRevision | None: ...
+
+    def sink(self, tenant: str, name: str) -> Sink | None: ...
+
+    def routes(self, tenant: str, pack_id: str, ref: str) -> Iterable[Route]:
+        """Return the standing routes of the pack whose ref is `ref` or `*`, by route id."""
+        ...
+
+
+class Authority:
+    """A lazily filled snapshot of one tenant at one version. Not shared between threads."""
+
+    def __init__(self, tenant: str, version: int, source: AuthoritySource) -> None:
+        self.tenant = tenant
+        self.version = version
+        self._source = source
+        self._activations: dict[str, Activation] = {}
+        self._sessions: dict[str, Session | None] = {}
+        self._principals: dict[str, Principal | None] = {}
+        self._members: dict[str, frozenset[str]] = {}
+        self._grants: dict[str, GrantTable] = {}
+        self._revisions: dict[str, PackRevision | None] = {}
+        self._sinks: dict[str, Sink | None] = {}
+        self._routes: dict[tuple[str, str], tuple[Route, ...]] = {}
+
+    def activation(self, activation_id: str) -> Activation | None:
+        """Return the activation. A miss is not kept: strangers choose these ids, and memory must stay flat."""
+        try:
+            return self._activations[activation_id]
+        except KeyError:
+            found = self._source.activation(self.tenant, activation_id)
+            if found is not None:
+                self._activations[activation_id] = found
+            return found
+
+    def session(self, session_id: str) -> Session | None:
+        try:
+            return self._sessions[session_id]
+        except KeyError:
+            found = self._sessions[session_id] = self._source.session(self.tenant, session_id)
+            return found
+
+    def principal(self, principal_id: str) -> Principal | None:
+        try:
+            return self._principals[principal_id]
+        except KeyError:
+            found = self._principals[principal_id] = self._source.principal(self.tenant, principal_id)
+            return found
+
+    def members(self, project_id: str) -> frozenset[str]:
+        """Return the members now; empty for a project that exists nowhere or in another tenant (C18)."""
+        try:
+            return self._members[project_id]
+        except KeyError:
+            found = self._members[project_id] = frozenset(self._source.members(self.tenant, project_id))
+            return found
+
+    def grant(
+        self, principal_id: str, capability: str, pack_id: str, key: str | None, project: str | None, now: Micros
+    ) -> Grant | None:
+        """Return the grant that allows it, or None (§9.4.4)."""
+        table = self._grants.get(principal_id)
+        if table is None:
+            table = self._grants[principal_id] = GrantTable(self._source.grants(self.tenant, principal_id))
+        return table.find(capability, pack_id, key, project, now)
+
+    def revision(self, pack_id: str) -> PackRevision | None:
+        """Return the newest revision in force, or None when the pack is not installed."""
+        try:
+            return self._revisions[pack_id]
+        except KeyError:
+            found = self._revisions[pack_id] = self._source.revision(self.tenant, pack_id)
+            return found
+
+    def sink(self, name: str) -> Sink | None:
+        try:
+            return self._sinks[name]
+        except KeyError:
+            found = self._sinks[name] = self._source.sink(self.tenant, name)
+            return found
+
+    def routes(self, pack_id: str, ref: str) -> tuple[Route, ...]:
+        at = (pack_id, ref)
+        try:
+            return self._routes[at]
+        except KeyError:
+            found = self._routes[at] = tuple(self._source.routes(self.tenant, pack_id, ref))
+            return found

@@ -1,0 +1,203 @@
+"""Every exception of the three rooms, and the one table of refusals.
+
+    HcpError
+    ├── DoorError              a document or message refused at a door (§4 strictness, DESIGN §4)
+    ├── PackError              a pack that is not served
+    │   ├── PackParseError     a file of it failed its parse
+    │   └── PackLintError      it parsed, and lint found issues (§4.4)
+    ├── Denied                 an authorization refusal; the text is one of the table
+    ├── UsageError             an operator's or caller's input names something wrong
+    │   ├── NotFound
+    │   └── Conflict
+    ├── SettingsError          a setting stops the start
+    ├── AuditUnavailable       the audit cannot be written now
+    ├── LedgerBusy             the database is locked or away; try again
+    └── PublishError           an event was not accepted
+        ├── IngressFull        the stream is at its bound
+        └── IngressUnreachable Redis does not answer
+
+Every message is one line: the place, what is wrong there, and the way out where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class HcpError(Exception):
+    """A refusal or failure with a place, a reason and, where there is one, a way out."""
+
+    def __init__(self, place: str, reason: str, way_out: str = "") -> None:
+        self.place = place
+        self.reason = reason
+        self.way_out = way_out
+        super().__init__(place, reason, way_out)
+
+    def __str__(self) -> str:
+        """Return one line; control characters are escaped so that a value cannot forge a second one."""
+        text = f"{self.place}: {self.reason}" if self.place else self.reason
+        if self.way_out:
+            text = f"{text} ({self.way_out})"
+        return printable(text)
+
+
+class DoorError(HcpError):
+    """A document or message refused at a door; `word` is the intake word of the refusal."""
+
+    def __init__(self, word: str, place: str, reason: str, way_out: str = "") -> None:
+        super().__init__(place, reason, way_out)
+        self.word = word
+
+
+class PackError(HcpError):
+    """A pack that is not served."""
+
+
+class PackParseError(PackError):
+    """A file of a pack failed its parse; `file` is `surface`, `policy` or `harness`."""
+
+    def __init__(self, file: str, place: str, reason: str, way_out: str = "") -> None:
+        super().__init__(place, reason, way_out)
+        self.file = file
+
+
+@dataclass(frozen=True, slots=True)
+class LintIssue:
+    """One finding of lint: its kind, its place in the pack, what is wrong, the clause or source."""
+
+    kind: str
+    place: str
+    reason: str
+    clause: str
+
+    def __str__(self) -> str:
+        return printable(f"{self.kind}: {self.place}: {self.reason} [{self.clause}]")
+
+
+class PackLintError(PackError):
+    """A pack with lint issues; all of them, in file order (§4.4.reject)."""
+
+    def __init__(self, pack_id: str, issues: Sequence[LintIssue]) -> None:
+        self.issues = tuple(issues)
+        more = f" and {len(self.issues) - 1} more" if len(self.issues) > 1 else ""
+        super().__init__(pack_id, f"{self.issues[0]}{more}", "run `sense-worker pack lint`")
+
+
+class Denied(HcpError):
+    """An authorization refusal; `str()` is exactly the text of the table."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__("", text)
+
+
+class UsageError(HcpError):
+    """Input that names something wrong or is wrong itself; nothing was changed."""
+
+
+class NotFound(UsageError):
+    """The named thing does not exist in the acting session's tenant."""
+
+
+class Conflict(UsageError):
+    """The named thing exists already with other content."""
+
+
+class SettingsError(HcpError):
+    """A setting stops the start; names the setting, never its value."""
+
+
+class AuditUnavailable(HcpError):
+    """The audit cannot be written now; nothing may happen that would need a line."""
+
+
+class LedgerBusy(HcpError):
+    """The database is locked or away; the same call may succeed later."""
+
+
+class PublishError(HcpError):
+    """An event was not accepted; it may be published again under the same message id."""
+
+
+class IngressFull(PublishError):
+    """The stream is at its bound; nothing was added and nothing trimmed."""
+
+
+class IngressUnreachable(PublishError):
+    """Redis did not answer within the publisher's attempts."""
+
+
+def printable(text: str) -> str:
+    r"""Return `text` with every control, format, separator and surrogate character escaped as `\xNN` or `\uNNNN`."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One row of the table: the text as a template, the step it belongs to, the clause it comes from."""
+
+    template: str
+    step: str
+    clause: str
+
+    def text(self, name: str = "") -> str:
+        """Return the text with the pack, ref or capability filled in."""
+        return self.template.replace("{}", printable(name), 1)
+
+
+# DESIGN §7, in this order; the first that applies wins.
+INTAKE_WORDS: tuple[str, ...] = (
+    "no_body",
+    "too_large",
+    "unknown_credential",
+    "bad_signature",
+    "stale",
+    "early",
+    "activation_revoked",
+    "session_revoked",
+    "principal_disabled",
+    "expired",
+    "malformed",
+    "unknown_field",
+    "pack_missing",
+    "undeclared_ref",
+    "invalid_data",
+    "conflict",
+    "crashed",
+)
+
+PACK_NOT_INSTALLED = Refusal("pack not installed: {}", "resolve_pack", "4.4.reject")
+ACTIVATION_REVOKED = Refusal("denied: activation revoked", "resolve_activation", "1.6.activate")
+TRIGGER_NOT_DECLARED = Refusal("trigger not declared: {}", "resolve_trigger", "1.3.trigger")
+SESSION_REVOKED = Refusal("denied: session revoked", "authenticate", "9.1.2")
+PRINCIPAL_DISABLED = Refusal("denied: principal disabled", "authenticate", "9.1.2")
+BRAIN_REQUIRES_PROJECT = Refusal("denied: privacy.land brain requires project_id", "authenticate", "9.2.2")
+NOT_A_MEMBER = Refusal("denied: not a member of the project", "authenticate", "9.2.3")
+CONTROL_PLANE = Refusal("denied: control plane requires an operator", "authenticate", "1.2.plane")
+LAND_PERSONAL = Refusal("denied: privacy.land personal", "require_land", "4.3.personal")
+LAND_LOCAL = Refusal("denied: privacy.land local requires a workspace sink", "require_land", "4.3.local")
+SINK_OUTSIDE_PROJECT = Refusal("denied: sink outside the project", "require_land", "4.3.brain")
+MISSING_SENSE_ENABLE = Refusal("denied: missing sense.enable", "require_capability", "9.7.sense")
+
+SENSE_REFUSALS: tuple[Refusal, ...] = (
+    PACK_NOT_INSTALLED,
+    ACTIVATION_REVOKED,
+    TRIGGER_NOT_DECLARED,
+    SESSION_REVOKED,
+    PRINCIPAL_DISABLED,
+    BRAIN_REQUIRES_PROJECT,
+    NOT_A_MEMBER,
+    CONTROL_PLANE,
+    LAND_PERSONAL,
+    LAND_LOCAL,
+    SINK_OUTSIDE_PROJECT,
+    MISSING_SENSE_ENABLE,
+)
+
+MISSING_PACK_INSTALL = Refusal("denied: missing pack.install", "install", "9.7.install")
+INSTALL_REFUSALS: tuple[Refusal, ...] = (CONTROL_PLANE, MISSING_PACK_INSTALL)

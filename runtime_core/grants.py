@@ -1,0 +1,75 @@
+"""Capabilities and grants, compiled to set look-ups (§9.4)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from runtime_core.identity import Micros
+
+
+class Capability(StrEnum):
+    """The five axes of §9.4 and the elevation of §9.8; never collapsed into one (§9.4.2)."""
+
+    PACK_INSTALL = "pack.install"
+    PACK_CONNECT = "pack.connect"
+    VERB_EXEC_READ = "verb.exec.read"
+    VERB_EXEC_WRITE = "verb.exec.write"
+    SENSE_ENABLE = "sense.enable"
+    MOTHERSHIP_ELEVATE = "mothership.elevate"
+
+
+ANY_PACK = "*"
+
+
+class Grant(NamedTuple):
+    """One row: who may cause which effect. `keys` None means all; empty matches nothing (DESIGN §3)."""
+
+    id: str
+    tenant: str
+    principal: str
+    capability: str
+    pack_id: str
+    keys: tuple[str, ...] | None
+    project: str | None
+    expires_at: Micros | None
+
+    def allows(self, project: str | None, now: Micros) -> bool:
+        """Tell whether it holds at `now` for `project`: the project of a brain event or command, else None."""
+        if self.expires_at is not None and now >= self.expires_at:
+            return False
+        return self.project is None or self.project == project
+
+
+class GrantTable:
+    """The grants of one principal in one tenant, by capability, pack and key. Immutable after it is built."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, grants: Iterable[Grant]) -> None:
+        rows: dict[tuple[str, str, str | None], list[Grant]] = {}
+        for grant in grants:
+            keys: tuple[str | None, ...] = (None,) if grant.keys is None else grant.keys
+            for key in keys:
+                rows.setdefault((grant.capability, grant.pack_id, key), []).append(grant)
+        self._rows = {at: tuple(found) for at, found in rows.items()}
+
+    def find(self, capability: str, pack_id: str, key: str | None, project: str | None, now: Micros) -> Grant | None:
+        """Return the first grant that matches, the most specific place first; None is a denial (§9.4.4).
+
+        `key` is a verb_key or ref; None asks for a pack-wide effect, which only a grant for all keys allows.
+        """
+        rows = self._rows
+        for at in (
+            (capability, pack_id, key),
+            (capability, pack_id, None),
+            (capability, ANY_PACK, key),
+            (capability, ANY_PACK, None),
+        ):
+            for grant in rows.get(at, ()):
+                if grant.allows(project, now):
+                    return grant
+        return None

@@ -1,0 +1,1 @@
+"""Where delivered triggers go: the sink contract and the built-in sinks."""

@@ -1,0 +1,155 @@
+"""The sink contract, version 1: batch first, closed outcomes (DESIGN §6, §9).
+
+A sink is a class. The runtime reads its class attributes when it is registered, builds it once a process with its
+validated options, calls `open` before the first batch and `close` at the end. `deliver` gets up to `batch_size`
+deliveries and answers one outcome for each, in order. A raised exception is a Retry for the whole batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SINK_CONTRACT = 1
+LANDS = ("personal", "brain", "local")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One event for one route, as a sink sees it. `id` is stable over retries and replays: the idempotency key."""
+
+    id: str
+    event_id: str
+    """32 hex digits."""
+    route_id: str
+    tenant: str
+    principal: str
+    """The owner of the route, to whom this is delivered (§9.1.1)."""
+    publisher: str
+    project: str | None
+    pack_id: str
+    ref: str
+    land: str
+    subject: str | None
+    occurred_at: str
+    """RFC 3339 with a zone, as the adapter wrote it."""
+    accepted_at: int
+    """Microseconds since the epoch, UTC."""
+    body: bytes
+    """The body as signed: a JSON object with ref, data, occurred_at and perhaps subject, byte for byte."""
+    attempt: int
+    """1 for the first."""
+    workspace: str | None
+    """The activation's workspace folder; None without one."""
+    route_options: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """It is there. `receipt` is a short text for `explain`, or None."""
+
+    receipt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Not now. `after` is seconds, or None for the schedule of the ledger; `reason` names what happened, no secrets."""
+
+    reason: str
+    after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Never. The delivery is dead; with `stop` the sink row is disabled and its other deliveries are held."""
+
+    reason: str
+    stop: bool = False
+
+
+Outcome = Delivered | Retry | Rejected
+
+
+class NoOptions(BaseModel):
+    """The options model of a sink that takes none."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+
+class Sink(Protocol):
+    """What the runtime asks of a sink class. `SinkBase` gives the defaults."""
+
+    contract: ClassVar[int]
+    kind: ClassVar[str]
+    Options: ClassVar[type[BaseModel]]
+    lands: ClassVar[tuple[str, ...]]
+    partitioned: ClassVar[bool]
+    local: ClassVar[bool]
+    deadline_s: ClassVar[float]
+    concurrency: ClassVar[int]
+    batch_size: ClassVar[int]
+
+    def __init__(self, name: str, options: BaseModel) -> None: ...
+
+    @property
+    def workspace(self) -> bool:
+        """Whether, with these options, it writes under the activation's workspace and nowhere else."""
+        ...
+
+    def open(self) -> None: ...
+
+    def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]: ...
+
+    def close(self) -> None: ...
+
+
+class SinkBase:
+    """Defaults of the contract: not partitioned, not local, 30 s, one batch of one at a time, every land."""
+
+    contract: ClassVar[int] = SINK_CONTRACT
+    kind: ClassVar[str] = ""
+    Options: ClassVar[type[BaseModel]] = NoOptions
+    lands: ClassVar[tuple[str, ...]] = LANDS
+    partitioned: ClassVar[bool] = False
+    """Keeps principals apart by itself, so that any owner's data may go in."""
+    local: ClassVar[bool] = False
+    """Fast and on this machine: intake hands over itself instead of ringing for a drain."""
+    deadline_s: ClassVar[float] = 30.0
+    """Seconds one `deliver` may take; the lease is this and 10 s more."""
+    concurrency: ClassVar[int] = 1
+    """Deliver calls in flight at once over all workers."""
+    batch_size: ClassVar[int] = 1
+
+    def __init__(self, name: str, options: BaseModel) -> None:
+        self.name = name
+        self.options = options
+
+    @property
+    def workspace(self) -> bool:
+        return False
+
+    def open(self) -> None:
+        """Connect; called once in each process, after the fork."""
+
+    def close(self) -> None:
+        """Let go of what `open` took."""
+
+
+class RowWriter(Protocol):
+    """Inserts rows in the ledger's own transaction."""
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Insert rows; one whose primary key exists is left as it is."""
+        ...
+
+
+@runtime_checkable
+class TransactionalSink(Protocol):
+    """A sink whose tables live in the ledger's database: written in the transaction that settles (exactly once)."""
+
+    def write(self, batch: Sequence[Delivery], rows: RowWriter) -> None: ...
