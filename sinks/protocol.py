@@ -1,14 +1,14 @@
 """The sink contract, version 1: batch first, closed outcomes (DESIGN §6, §9).
 
-A sink is a class. The runtime reads its class attributes when it is registered, builds it once a process with its
-validated options, calls `open` before the first batch and `close` at the end. `deliver` gets up to `batch_size`
+A sink is a class. The runtime reads its class attributes when it is registered, builds it with its validated options,
+calls `open` once in each process before the first batch and `close` at the end. `deliver` gets up to `batch_size`
 deliveries and answers one outcome for each, in order. A raised exception is a Retry for the whole batch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,9 +19,11 @@ SINK_CONTRACT = 1
 LANDS = ("personal", "brain", "local")
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """One event for one route, as a sink sees it. `id` is stable over retries and replays: the idempotency key."""
+class Delivery(NamedTuple):
+    """One event for one route, as a sink sees it. `id` is stable over retries and replays: the idempotency key.
+
+    A tuple, because one is made for each row of the hot path: 0.5 µs, where a frozen dataclass takes 3.5 µs.
+    """
 
     id: str
     event_id: str
@@ -82,30 +84,39 @@ class NoOptions(BaseModel):
 
 
 class Sink(Protocol):
-    """What the runtime asks of a sink class. `SinkBase` gives the defaults."""
+    """What the runtime asks of a sink class; `sinks.registry` checks it. `SinkBase` gives the defaults."""
 
     contract: ClassVar[int]
     kind: ClassVar[str]
     Options: ClassVar[type[BaseModel]]
     lands: ClassVar[tuple[str, ...]]
     partitioned: ClassVar[bool]
+    transactional: ClassVar[bool]
     local: ClassVar[bool]
     deadline_s: ClassVar[float]
     concurrency: ClassVar[int]
     batch_size: ClassVar[int]
 
-    def __init__(self, name: str, options: BaseModel) -> None: ...
+    def __init__(self, name: str, options: BaseModel) -> None:
+        """Keep name and options, connect to nothing: it is also built to learn `workspace`, and never opened then.
+
+        Raises UsageError for options that cannot work together.
+        """
 
     @property
     def workspace(self) -> bool:
         """Whether, with these options, it writes under the activation's workspace and nowhere else."""
         ...
 
-    def open(self) -> None: ...
+    def open(self) -> None:
+        """Connect; called once in each process before the first batch."""
 
-    def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]: ...
+    def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        """Hand a batch over and answer one outcome for each delivery, in order, within `deadline_s` seconds."""
+        ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Let go of what `open` took; also called after an `open` that failed."""
 
 
 class SinkBase:
@@ -117,6 +128,8 @@ class SinkBase:
     lands: ClassVar[tuple[str, ...]] = LANDS
     partitioned: ClassVar[bool] = False
     """Keeps principals apart by itself, so that any owner's data may go in."""
+    transactional: ClassVar[bool] = False
+    """A TransactionalSink. Contract 1 keeps this for built-in kinds: a `write` that raises undoes the whole batch."""
     local: ClassVar[bool] = False
     """Fast and on this machine: intake hands over itself instead of ringing for a drain."""
     deadline_s: ClassVar[float] = 30.0
@@ -131,6 +144,7 @@ class SinkBase:
 
     @property
     def workspace(self) -> bool:
+        """Whether, with these options, it writes under the activation's workspace and nowhere else."""
         return False
 
     def open(self) -> None:
@@ -152,4 +166,6 @@ class RowWriter(Protocol):
 class TransactionalSink(Protocol):
     """A sink whose tables live in the ledger's database: written in the transaction that settles (exactly once)."""
 
-    def write(self, batch: Sequence[Delivery], rows: RowWriter) -> None: ...
+    def write(self, batch: Sequence[Delivery], rows: RowWriter) -> None:
+        """Write every delivery of the batch; raises what the database raises, and then nothing of it is kept."""
+        ...
