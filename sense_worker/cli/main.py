@@ -1,0 +1,112 @@
+"""The entry point: assembles the groups, runs one command, turns its failure into one line and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from dataclasses import dataclass
+from typing import Annotated, NoReturn
+
+import typer
+
+from sense_worker.cli import (
+    activations,
+    auditing,
+    failures,
+    grants,
+    packs,
+    principals,
+    publishing,
+    reading,
+    running,
+    sinks_routes,
+)
+
+app = typer.Typer(
+    name="sense-worker",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_START, _SETUP, _READ = "Start", "Set up", "Read"
+
+
+@dataclass
+class Invocation:
+    """What the global options said; readable also after the command failed."""
+
+    debug: bool = False
+
+
+@app.callback(epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong arguments or settings, 130 interrupted.")
+def options(
+    context: typer.Context,
+    *,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")] = False,
+) -> None:
+    """Background runtime for HCP packs: trigger events to sinks, every attempt authorized, every outcome explained.
+
+    A command that changes something acts as the session in SENSE_SESSION_FILE (default: the operator's).
+    """
+    if isinstance(context.obj, Invocation):
+        context.obj.debug = debug
+
+
+# The help lists panels, and commands in them, in this order; commands before groups.
+running.register_start(app, panel=_START)
+activations.register(app, panel=_SETUP)
+publishing.register(app, panel=_SETUP)
+running.register_read(app, panel=_READ)
+reading.register(app, panel=_READ)
+for name, group, panel in (
+    ("pack", packs.app, _SETUP),
+    ("principal", principals.principal, _SETUP),
+    ("session", principals.session, _SETUP),
+    ("project", principals.project, _SETUP),
+    ("grant", grants.app, _SETUP),
+    ("sink", sinks_routes.sink, _SETUP),
+    ("route", sinks_routes.route, _SETUP),
+    ("deliveries", reading.deliveries, _READ),
+    ("inbox", reading.inbox, _READ),
+    ("dead", reading.dead, _READ),
+    ("audit", auditing.app, _READ),
+):
+    app.add_typer(group, name=name, rich_help_panel=panel)
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run one command line and return its exit code; failures are one line on standard error."""
+    invocation = Invocation()
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(args=arguments, prog_name="sense-worker", standalone_mode=False, obj=invocation)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+        return failures.FAILED
+    except KeyboardInterrupt:
+        return failures.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the outermost door of the process
+        with contextlib.suppress(BrokenPipeError):
+            return failures.report(error, debug=invocation.debug)
+        return failures.exit_code(error)
+    return code if isinstance(code, int) else 0
+
+
+def main() -> NoReturn:
+    """Run the command line of this process; the console script."""
+    sys.exit(run())
+
+
+def _drop_output() -> None:
+    """Nobody reads standard output any more: what is still buffered goes nowhere, silently, also at exit."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+if __name__ == "__main__":
+    main()

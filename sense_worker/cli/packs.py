@@ -1,0 +1,92 @@
+"""`pack lint|install|list|show|remove`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runtime_core.errors import LintIssue, PackError, PackLintError, UsageError
+from sense_worker.cli import render
+from sense_worker.cli.acting import operator
+from sense_worker.cli.failures import FAILED
+from sense_worker.cli.values import Json, example, pairs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+app = typer.Typer(no_args_is_help=True, help="Check, install and look at packs.")
+
+PackPath = Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip, .tar, .tar.gz or .tgz.")]
+PackId = Annotated[str, typer.Argument(metavar="PACK", help="The id of an installed pack.")]
+
+
+@app.command(epilog=example("pack lint examples/packs/git"))
+def lint(path: PackPath, *, json: Json = False) -> None:
+    """Check a pack; needs no session, no database and no server. Exit 0 clean, 1 issues, 2 unreadable."""
+    pack_id, issues = _lint(path)
+    if json:
+        render.print_json({"pack_id": pack_id, "clean": not issues, "items": [render.plain(issue) for issue in issues]})
+    elif not issues:
+        render.print_lines([f"{pack_id}: clean"])
+    else:
+        render.print_lines(str(issue) for issue in issues)
+    if issues:
+        raise typer.Exit(FAILED)
+
+
+@app.command(epilog=example("pack install examples/packs/git --allow-bin git=/usr/bin/git"))
+def install(
+    path: PackPath,
+    *,
+    allow_bin: Annotated[
+        list[str] | None,
+        typer.Option("--allow-bin", metavar="NAME=/PATH", help="A binary a wrap pack may run; repeatable."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Install a pack, or a new revision of it, in the acting session's tenant; needs pack.install."""
+    allowed = pairs(allow_bin or (), "--allow-bin", "NAME=/ABSOLUTE/PATH")
+    with operator() as acting:
+        row = acting.install_pack(path, allow_bins=allowed)
+    render.print_row(row, f"installed {row.pack_id}", as_json=json)
+
+
+@app.command("list", epilog=example("pack list --json"))
+def list_(*, json: Json = False) -> None:
+    """List the packs in force."""
+    with operator() as acting:
+        rows = acting.list_packs()
+    columns = {"PACK": "pack_id", "VERSION": "version", "PLANE": "plane", "GENERATION": "generation", "TITLE": "title"}
+    render.print_table(rows, columns, as_json=json, empty="no packs; `sense-worker pack install PATH`")
+
+
+@app.command(epilog=example("pack show git"))
+def show(pack_id: PackId, *, json: Json = False) -> None:
+    """Show the revision in force: digest, commands, triggers with their policy."""
+    with operator() as acting:
+        row = acting.show_pack(pack_id)
+    render.print_row(row, as_json=json)
+
+
+@app.command(epilog=example("pack remove git"))
+def remove(pack_id: PackId, *, json: Json = False) -> None:
+    """Take a pack out of force; its events and deliveries are kept. Needs pack.install."""
+    with operator() as acting:
+        row = acting.remove_pack(pack_id)
+    render.print_row(row, f"removed {pack_id}", as_json=json)
+
+
+def _lint(path: Path) -> tuple[str, Sequence[LintIssue]]:
+    """Read and lint a pack; a file that fails its parse is unreadable: UsageError, exit 2."""
+    from runtime_core.pack import read_folder, read_pack
+
+    try:
+        return read_pack(*read_folder(path)).pack_id, ()
+    except PackLintError as error:
+        return error.place, error.issues
+    except PackError as error:
+        raise UsageError(error.place or str(path), error.reason, error.way_out) from None
+    except OSError as error:
+        raise UsageError(str(path), error.strerror or type(error).__name__, "name a pack folder or archive") from None

@@ -1,0 +1,198 @@
+"""What a command prints: tables and cards for people, or the versioned JSON contract.
+
+JSON, version 1: a listing is `{"v": 1, "items": […]}`, a show or a change is `{"v": 1, …the row}`. Names are those of
+`sense_worker.operator`; a field whose name ends in `_at` or `_until` is a moment, RFC 3339 in UTC, or null; bytes are
+hexadecimal. Fields may be added within a version, never renamed or removed. Only ASCII is written, so that nothing a
+stranger sent can move a terminal's cursor; people's text goes through `printable` for the same reason (C62).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runtime_core.errors import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from rich.console import Console
+
+JSON_VERSION = 1
+_MOMENTS = ("_at", "_until")
+_STYLES = {
+    "delivered": "green",
+    "ok": "green",
+    "passed": "green",
+    "pending": "cyan",
+    "delivering": "cyan",
+    "held": "yellow",
+    "retrying": "yellow",
+    "paused": "yellow",
+    "denied": "red",
+    "refused": "red",
+    "dead": "red",
+    "bad": "red",
+    "disabled": "red",
+    "revoked": "red",
+}
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """Return `value` as JSON holds it: rows as objects, moments as RFC 3339 text, bytes as hexadecimal."""
+    if name.endswith(_MOMENTS) and isinstance(value, int) and not isinstance(value, bool):
+        return moment(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = dataclasses.fields(value)
+        return {field.name: plain(getattr(value, field.name), field.name) for field in fields if field.repr}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {str(key): plain(item, str(key)) for key, item in value.items()}
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(plain(item) for item in value)
+    return value
+
+
+def moment(micros: int) -> str:
+    """Return microseconds since the epoch as RFC 3339 in UTC."""
+    at = datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(microseconds=micros)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Write one JSON document of the contract to standard output."""
+    text = json.dumps({"v": JSON_VERSION, **value}, indent=2, allow_nan=False)
+    sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")  # the one control character that is ASCII to json
+
+
+def shown(value: Any) -> str:
+    """Return a field as one line of text for people: `-` for nothing, moments to the second, lists with commas."""
+    if value is None or value in ("", []):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(shown(item) for item in value)
+    if isinstance(value, dict):
+        return printable(json.dumps(value, ensure_ascii=False))
+    return printable(str(value))
+
+
+def cell(row: Mapping[str, Any], field: str) -> str:
+    """Return one field of a plain row as text; a moment is cut to whole seconds."""
+    value = row.get(field)
+    if field.endswith(_MOMENTS) and isinstance(value, str) and value.endswith("Z"):
+        return value[:19].replace("T", " ")
+    return shown(value)
+
+
+def console(*, err: bool = False) -> Console:
+    """Return the console: the terminal's width, and beside a terminal no limit, so that `grep` sees whole lines."""
+    from rich.console import Console
+
+    stream = sys.stderr if err else sys.stdout
+    limited = stream.isatty() or "COLUMNS" in os.environ
+    return Console(file=stream, width=None if limited else 10_000, markup=False, highlight=False, emoji=False)
+
+
+def print_table(rows: Iterable[Any], columns: Mapping[str, str], *, as_json: bool, empty: str) -> None:
+    """Print a listing. `columns` maps a heading to a field; the field `id` and moments are never broken."""
+    items = [plain(row) for row in rows]
+    if as_json:
+        print_json({"items": items})
+        return
+    out = console()
+    if not items:
+        out.print(empty)
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for heading, field in columns.items():
+        whole = field == "id" or field.endswith((*_MOMENTS, "_id"))
+        table.add_column(heading, no_wrap=whole, overflow="fold")
+    for item in items:
+        table.add_row(*(styled(cell(item, field)) for field in columns.values()))
+    out.print(table)
+
+
+def print_cards(
+    rows: Iterable[Any],
+    heads: Callable[[Mapping[str, Any]], Sequence[str]],
+    details: Callable[[Mapping[str, Any]], Iterable[str]],
+    *,
+    as_json: bool,
+    empty: str,
+) -> None:
+    """Print a listing whose ids are too long for a column: a line of aligned cells, then indented lines."""
+    items = [plain(row) for row in rows]
+    if as_json:
+        print_json({"items": items})
+        return
+    out = console()
+    if not items:
+        out.print(empty)
+        return
+    lines = [heads(item) for item in items]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
+    for item, line in zip(items, lines, strict=True):
+        out.print(_aligned(line, widths), soft_wrap=True)
+        for detail in details(item):
+            out.print(f"  {detail}", style="dim", soft_wrap=True)
+
+
+def print_row(row: Any, headline: str = "", *, as_json: bool, hide: Sequence[str] = ()) -> None:
+    """Print one row: a headline, then its fields by name."""
+    item = plain(row)
+    if as_json:
+        print_json(item)
+        return
+    out = console()
+    if headline:
+        out.print(printable(headline), style="bold", soft_wrap=True)
+    names = [name for name in item if name not in hide]
+    width = max((len(name) for name in names), default=0)
+    for name in names:
+        text = styled(f"  {name.replace('_', ' '):<{width}}  ")
+        out.print(text.append_text(styled(cell(item, name))), soft_wrap=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines of text as they are, control characters escaped; a terminal breaks them, a file does not."""
+    out = console()
+    for text in lines:
+        out.print(printable(text), soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print one warning line to standard error."""
+    sys.stderr.write(f"warning: {printable(text)}\n")
+
+
+def styled(text: str) -> Any:
+    """Return text coloured where it is a state, or a refusal."""
+    from rich.text import Text
+
+    return Text(text, style=_STYLES.get(text.partition(":")[0].strip(), ""))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> Any:
+    from rich.text import Text
+
+    padded = [styled(text) + Text(" " * (width - len(text) + 2)) for text, width in zip(cells, widths, strict=True)]
+    joined = Text().join(padded)
+    joined.rstrip()
+    return joined

@@ -1,0 +1,108 @@
+"""`init`, `up`, `worker`, `demo`, `status`, `health`, `version`: what runs, and how it fares."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sense_worker.cli import render
+from sense_worker.cli.acting import operator, settings
+from sense_worker.cli.failures import FAILED
+from sense_worker.cli.values import Json, example
+
+GitPack = Annotated[
+    Path | None, typer.Option("--pack", metavar="PATH", help="The git pack; found by itself in a checkout.")
+]
+
+
+def register_start(app: typer.Typer, *, panel: str) -> None:
+    """Add the commands that run something, in the order of the help."""
+    app.command(rich_help_panel=panel, epilog=example("init"))(init)
+    app.command(rich_help_panel=panel, epilog=example("up"))(up)
+    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
+    app.command(rich_help_panel=panel, context_settings=passed_on, epilog=example("worker --concurrency 8"))(worker)
+    app.command(rich_help_panel=panel, epilog=example("demo"))(demo)
+    app.command(rich_help_panel=panel, epilog=example("version"))(version)
+
+
+def register_read(app: typer.Typer, *, panel: str) -> None:
+    """Add the commands that tell how it fares."""
+    app.command(rich_help_panel=panel, epilog=example("status --json"))(status)
+    app.command(rich_help_panel=panel, epilog=example("health"))(health)
+
+
+def init(
+    *,
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant to make.")] = "default",
+    principal: Annotated[str, typer.Option("--principal", help="Its operator.")] = "operator",
+    json: Json = False,
+) -> None:
+    """Make the home folder, the keys, the database, a tenant and its operator. A second run changes nothing."""
+    from sense_worker.operator import Operator
+
+    row: Any = Operator.initialize(settings(), tenant=tenant, principal=principal)
+    render.print_row(row, f"tenant {tenant} is ready", as_json=json)
+
+
+def up() -> None:
+    """Run everything on this machine: a private server unless SENSE_REDIS_URL is set, and a worker. Ctrl-C stops it."""
+    from sense_worker.up import run_up
+
+    raise typer.Exit(run_up(settings()))
+
+
+def worker(context: typer.Context) -> None:
+    """Run one worker against SENSE_REDIS_URL; further arguments go to `celery worker`."""
+    from sense_worker.app import run_worker
+
+    raise typer.Exit(run_worker(settings(), context.args))
+
+
+def demo(
+    *,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the home folder and the repository, and say where.")
+    ] = False,
+    pack: GitPack = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the story as one JSON object.")] = False,
+) -> None:
+    """Show the whole thing at work in a temporary folder: a real commit, two sinks, two denials, the audit."""
+    from sense_worker.demo import run_demo
+
+    raise typer.Exit(run_demo(pack=pack, keep=keep, as_json=json))
+
+
+def status(*, json: Json = False) -> None:
+    """Count deliveries by state and by lane, and what waits on the stream."""
+    with operator() as acting:
+        row = acting.status()
+    render.print_row(row, as_json=json)
+
+
+def health(*, json: Json = False) -> None:
+    """Judge by finished work whether this runs well. Exit 0 good, 1 bad."""
+    from sense_worker.health import check_health
+
+    row = check_health(settings())
+    render.print_row(row, as_json=json)
+    if not row.ok:
+        raise typer.Exit(FAILED)
+
+
+def version(*, json: Json = False) -> None:
+    """Print the version of sense-worker and of what it is built on."""
+    import platform
+    from importlib.metadata import version as installed
+
+    names = ("celery", "redis", "sqlalchemy", "pydantic")
+    row = {
+        "version": installed("sense-worker"),
+        "python": platform.python_version(),
+        **{name: installed(name) for name in names},
+    }
+    if json:
+        render.print_json({name.replace("version", "sense_worker"): text for name, text in row.items()})
+    else:
+        render.print_lines([f"sense-worker {row['version']}", *(f"{name} {row[name]}" for name in ("python", *names))])

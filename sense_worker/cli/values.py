@@ -1,0 +1,102 @@
+"""Values typed at a terminal: durations, `name=value` options, JSON given inline, in a file or on standard input."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from runtime_core.errors import DoorError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON (a versioned contract) instead of text.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most this many, the newest.")]
+Expires = Annotated[
+    str | None, typer.Option("--expires", metavar="DURATION", help="Ends after this long: 90s, 15m, 12h, 30d.")
+]
+Project = Annotated[str | None, typer.Option("--project", metavar="PROJECT", help="A project of the tenant.")]
+
+
+def example(arguments: str) -> str:
+    """Return the help epilog that shows one call; a test runs every one of them through the parser."""
+    return f"Example:  sense-worker {arguments}"
+
+
+def duration(text: str, place: str) -> float:
+    """Return the seconds of `90s`, `15m`, `12h` or `30d`; raises UsageError naming `place`."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise UsageError(place, f"{text!r} is no duration", "write 90s, 15m, 12h or 30d")
+    return float(int(match[1]) * _UNITS[match[2]])
+
+
+def optional_duration(text: str | None, place: str) -> float | None:
+    """Return the seconds of a duration, or None where none was given."""
+    return None if text is None else duration(text, place)
+
+
+def pairs(texts: Iterable[str], place: str, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Return `NAME=VALUE` texts as a mapping; raises UsageError for one without `=` and for a name given twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.removesuffix(":"):
+            raise UsageError(place, f"{text!r} is not {form}", f"write {place} {form}")
+        if name in found:
+            raise UsageError(place, f"{name!r} is given twice", "give each name once")
+        found[name] = value
+    return found
+
+
+def options(texts: Iterable[str], json_text: str | None) -> dict[str, Any]:
+    """Return options from `--option` and `--options-json` together.
+
+    `name=value` is text; `name:=json` is a JSON value (a number, true, a list). Raises UsageError.
+    """
+    given = {} if json_text is None else json_object(json_text, "--options-json")
+    for name, value in pairs(texts, "--option").items():
+        plain = name.removesuffix(":")
+        if plain in given:
+            raise UsageError("--option", f"{plain!r} is given twice", "give each name once")
+        given[plain] = json_value(value.encode(), f"--option {plain}") if name != plain else value
+    return given
+
+
+def json_object(text: str, place: str) -> dict[str, Any]:
+    """Return the JSON object that `text` is, or names: `@FILE`, or `-` for standard input. Raises UsageError."""
+    if text == "-":
+        data = sys.stdin.buffer.read()
+    elif text.startswith("@"):
+        data = read_file(Path(text[1:]), place)
+    else:
+        data = text.encode("utf-8", "surrogateescape")
+    value = json_value(data, place)
+    if not isinstance(value, dict):
+        raise UsageError(place, "is not a JSON object", 'write {"name": …}')
+    return value
+
+
+def json_value(data: bytes, place: str) -> Any:
+    """Parse as strictly as every other door (DESIGN §4); raises UsageError naming the place in the document."""
+    from runtime_core.strict_json import parse
+
+    try:
+        return parse(data)
+    except DoorError as error:
+        raise UsageError(place, str(error), error.way_out) from None
+
+
+def read_file(path: Path, place: str) -> bytes:
+    """Return the bytes of a file; raises UsageError naming the option and the file."""
+    try:
+        return path.expanduser().read_bytes()
+    except OSError as error:
+        raise UsageError(place, f"{path}: {error.strerror}", "name a readable file") from None
