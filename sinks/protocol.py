@@ -116,7 +116,7 @@ class Sink(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what `open` took; also called after an `open` that failed."""
+        """Let go of what `open` took."""
 
 
 class SinkBase:

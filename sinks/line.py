@@ -1,0 +1,82 @@
+"""One delivery as one line of text: JSON for a file, words for a console. Both are ASCII without controls (C62)."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import jiter
+
+if TYPE_CHECKING:
+    from sinks.protocol import Delivery
+
+CONSOLE_DATA_LIMIT = 2000
+"""Characters of `data` that a console shows; a file gets all of it."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+
+
+def json_line(delivery: Delivery) -> bytes:
+    """Return the delivery as one JSON object and a newline; `data` is the parsed JSON of the body.
+
+    Raises ValueError for a body that is no JSON object with an object `data`, or holds a number JSON has no name for.
+    """
+    text = _encode(
+        {
+            "id": delivery.id,
+            "event_id": delivery.event_id,
+            "tenant": delivery.tenant,
+            "principal": delivery.principal,
+            "publisher": delivery.publisher,
+            "project": delivery.project,
+            "pack_id": delivery.pack_id,
+            "ref": delivery.ref,
+            "land": delivery.land,
+            "subject": delivery.subject,
+            "occurred_at": delivery.occurred_at,
+            "accepted_at": rfc3339(delivery.accepted_at),
+            "attempt": delivery.attempt,
+            "data": _data(delivery.body),
+        }
+    )
+    return _whole_ascii(text).encode("ascii") + b"\n"
+
+
+def console_line(sink: str, delivery: Delivery) -> str:
+    """Return the delivery in words, without a newline; texts of strangers stand as JSON, so they cannot pose as ours.
+
+    Raises ValueError like `json_line`.
+    """
+    data = _encode(_data(delivery.body))
+    if len(data) > CONSOLE_DATA_LIMIT:
+        data = f"{data[:CONSOLE_DATA_LIMIT]}... ({len(data)} characters)"
+    subject = "" if delivery.subject is None else f" {_encode(delivery.subject)}"
+    whose = _word(f"{delivery.tenant}/{delivery.principal}")
+    what = f"{_word(delivery.pack_id)} {_word(delivery.ref)}"
+    return _whole_ascii(f"sink {_word(sink)}: {what} for {whose}{subject} {data} [{_word(delivery.id)}]")
+
+
+def rfc3339(micros: int) -> str:
+    """Return a moment as RFC 3339 in UTC with six decimals, so that texts sort like moments."""
+    moment = _EPOCH + timedelta(microseconds=micros)
+    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+
+
+def _data(body: bytes) -> dict[str, Any]:
+    parsed = jiter.from_json(body, allow_inf_nan=False)
+    data = parsed.get("data") if isinstance(parsed, dict) else None
+    if not isinstance(data, dict):
+        raise ValueError("the body is no JSON object with an object `data`")  # noqa: TRY004 - one kind for the caller
+    return data
+
+
+def _word(text: str) -> str:
+    """Return the text as it is where it is plain, else as JSON: with quotes and escapes."""
+    return text if text.isascii() and text.isprintable() and " " not in text else _encode(text)
+
+
+def _whole_ascii(text: str) -> str:
+    """Escape DEL too, the one control character that JSON leaves bare; it can only stand inside a string."""
+    return text.replace("\x7f", "\\u007f") if "\x7f" in text else text
