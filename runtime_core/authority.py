@@ -53,7 +53,7 @@ class Authority:
         self._grants: dict[str, GrantTable] = {}
         self._revisions: dict[str, PackRevision | None] = {}
         self._sinks: dict[str, Sink | None] = {}
-        self._routes: dict[tuple[str, str], tuple[Route, ...]] = {}
+        self._routes: dict[tuple[str, str], dict[str, Route]] = {}
 
     def activation(self, activation_id: str) -> Activation | None:
         """Return the activation. A miss is not kept: strangers choose these ids, and memory must stay flat."""
@@ -111,10 +111,11 @@ class Authority:
             found = self._sinks[name] = self._source.sink(self.tenant, name)
             return found
 
-    def routes(self, pack_id: str, ref: str) -> tuple[Route, ...]:
+    def routes(self, pack_id: str, ref: str) -> dict[str, Route]:
+        """Return the standing routes that match the pack and ref, by route id in id order; not to be changed."""
         at = (pack_id, ref)
         try:
             return self._routes[at]
         except KeyError:
-            found = self._routes[at] = tuple(self._source.routes(self.tenant, pack_id, ref))
+            found = self._routes[at] = {route.id: route for route in self._source.routes(self.tenant, pack_id, ref)}
             return found

@@ -56,6 +56,8 @@ class Attempt(NamedTuple):
     refused: Refused | None = None
     grant: Grant | None = None
     """The grant that allowed it, once `require_capability` has passed."""
+    failure: str | None = None
+    """Why the sink did not take it, once `deliver` has tried."""
 
 
 def _refuse(attempt: Attempt, refusal: Refusal, name: str = "") -> Attempt:
@@ -158,28 +160,34 @@ def require_capability(attempt: Attempt) -> Attempt:
 class HandOver(Protocol):
     """How admitted attempts of one sink reach it: in a ledger transaction, or through the sink's `deliver`."""
 
-    def __call__(self, admitted: Sequence[Attempt]) -> None: ...
+    def __call__(self, admitted: Sequence[Attempt]) -> Sequence[str | None]:
+        """Hand over; answer for each attempt why the sink did not take it, or None."""
+        ...
 
 
-def deliver(attempts: Sequence[Attempt], hand_over: HandOver) -> None:
-    """Hand the admitted attempts of a batch over, in order; refused ones are not shown to the sink."""
+def deliver(attempts: Sequence[Attempt], hand_over: HandOver) -> list[Attempt]:
+    """Hand the admitted attempts of a batch over, in order; the sink is never shown a refused one."""
     admitted = [attempt for attempt in attempts if attempt.refused is None]
-    if admitted:
-        hand_over(admitted)
+    failures = iter(hand_over(admitted) if admitted else ())
+    return [
+        attempt if attempt.refused is not None else _with_failure(attempt, next(failures)) for attempt in attempts
+    ]
 
 
-def audit(attempts: Sequence[Attempt], log: AuditLog, operation: str = "sense.deliver") -> None:
+def audit(attempts: Sequence[Attempt], log: AuditLog) -> None:
     """Append one line a decision, in one append; raises AuditUnavailable before anything is settled (§9.6)."""
-    log.append([sense_record(attempt, operation) for attempt in attempts])
+    if attempts:
+        log.append([sense_record(attempt) for attempt in attempts])
 
 
-def sense_record(attempt: Attempt, operation: str = "sense.deliver") -> AuditRecord:
+def sense_record(attempt: Attempt) -> AuditRecord:
     """Return the tuple of §9.6 for one attempt; binding is None for Sense."""
-    facts, refused = attempt.facts, attempt.refused
+    facts = attempt.facts
     activation = attempt.authority.activation(facts.activation_id)
+    reason = attempt.failure if attempt.refused is None else attempt.refused.text
     return AuditRecord(
-        action=operation,
-        ok=refused is None,
+        action="sense.deliver",
+        ok=reason is None,
         tenant=facts.tenant,
         principal=attempt.route.owner,
         publisher=facts.publisher,
@@ -189,7 +197,7 @@ def sense_record(attempt: Attempt, operation: str = "sense.deliver") -> AuditRec
         key=facts.ref,
         operation="read",
         subject=delivery_id(facts.event_id, attempt.route.id),
-        reason=None if refused is None else refused.text,
+        reason=reason,
     )
 
 
@@ -222,6 +230,10 @@ def _project_refusal(authority: Authority, activation: Activation, publisher: st
     if publisher not in members or owner not in members:
         return errors.NOT_A_MEMBER
     return None
+
+
+def _with_failure(attempt: Attempt, failure: str | None) -> Attempt:
+    return attempt if failure is None else attempt._replace(failure=failure)
 
 
 def candidate_refusal(authority: Authority, activation: Activation, land: str, publisher: str, owner: str) -> str | None:

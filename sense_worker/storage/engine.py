@@ -61,7 +61,7 @@ class Database:
             options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
         else:
             raise SettingsError("SENSE_DATABASE_URL", f"no support for {backend!r}", _WAYS)
-        self.kind: Literal["sqlite", "postgresql"] = backend
+        self.kind: Literal["sqlite", "postgresql"] = "sqlite" if backend == "sqlite" else "postgresql"
         self.url = parsed
         try:
             self.engine = sa.create_engine(parsed, **options)

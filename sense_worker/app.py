@@ -1,0 +1,73 @@
+"""The Celery app: two tasks' worth of doorbell and pool; the truth is in the ledger (DESIGN §6.4).
+
+Messages are acknowledged early: on the Redis broker a late acknowledgement kills the worker when the connection drops
+(Celery 5.7.0 with kombu 5.7.0), and a lost doorbell costs one sweep. Nothing is ever sent with a countdown or ETA.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery, signals
+
+from sense_worker.intake.step import IntakeStep
+from sense_worker.logs import configure
+from sense_worker.wiring import DrainProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sense_worker.settings import Settings
+
+DRAIN = "sense_worker.drain"
+QUEUE = "sense.drain"
+VISIBILITY_S = 3_600
+"""Of the broker's unacknowledged messages; with early acknowledgement they stay there for milliseconds."""
+
+
+def make_app(settings: Settings) -> Celery:
+    """Return the app for these settings; it connects to nothing until it is used."""
+    app = Celery("sense_worker", broker=settings.broker_url, set_as_current=False)
+    app.conf.update(
+        task_default_queue=QUEUE,
+        task_ignore_result=True,
+        task_acks_late=False,
+        task_serializer="json",
+        accept_content=["json"],
+        worker_prefetch_multiplier=1,
+        worker_concurrency=settings.concurrency,
+        worker_hijack_root_logger=False,
+        worker_send_task_events=False,
+        worker_enable_remote_control=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={"visibility_timeout": VISIBILITY_S, "socket_keepalive": True},
+        sense_settings=settings,
+    )
+    process = DrainProcess(settings, send_drain(app))
+
+    @app.task(name=DRAIN, ignore_result=True)
+    def drain(lane: str) -> None:
+        process.run(lane)
+
+    return app
+
+
+def send_drain(app: Celery) -> Callable[[str], Any]:
+    """Return the function that sends the doorbell's message for a lane."""
+
+    def send(lane: str) -> Any:
+        return app.send_task(DRAIN, (lane,), queue=QUEUE, ignore_result=True, retry=False)
+
+    return send
+
+
+def run_worker(settings: Settings) -> None:
+    """Run the Celery worker with its intake processes until SIGTERM; returns after an orderly stop."""
+    configure(settings)
+    app = make_app(settings)
+    app.steps["worker"].add(IntakeStep)
+    signals.setup_logging.connect(lambda **_: configure(settings), weak=False)
+    app.worker_main(
+        ["worker", "--without-gossip", "--without-mingle", "--without-heartbeat", f"--loglevel={settings.log_level}"]
+    )

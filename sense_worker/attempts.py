@@ -1,0 +1,74 @@
+"""From a claimed delivery to what the pipeline judges and what the sink sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from runtime_core.event import delivery_id
+from runtime_core.pipeline import Attempt, Facts, judge
+from sinks.protocol import Delivery
+
+if TYPE_CHECKING:
+    from runtime_core.authority import Authority
+    from runtime_core.identity import Micros, Route, Sink
+    from sense_worker.storage.records import Claimed
+
+ROUTE_GONE = "route removed or expired"
+WORKSPACE_NOT_SERVED = "workspace not served by this worker"
+
+
+class Judged(NamedTuple):
+    """A claimed delivery with the pipeline's decision on this attempt."""
+
+    claimed: Claimed
+    attempt: Attempt
+
+
+def standing_route(authority: Authority, claimed: Claimed, now: Micros) -> Route | None:
+    """Return the route of a delivery while it stands: not removed, not expired."""
+    route = authority.routes(claimed.pack_id, claimed.ref).get(claimed.route_id)
+    return None if route is None or (route.expires_at is not None and now >= route.expires_at) else route
+
+
+def judged(authority: Authority, claimed: Claimed, route: Route, now: Micros) -> Judged:
+    """Walk the gates for one claimed delivery."""
+    facts = Facts(
+        *(claimed.event_id, claimed.tenant, claimed.pack_id, claimed.ref, claimed.activation_id, claimed.publisher)
+    )
+    return Judged(claimed, judge(Attempt(authority, facts, route, now)))
+
+
+def not_served(authority: Authority, sink: Sink, activation_id: str) -> bool:
+    """Tell whether the sink writes into a workspace that this worker's file system does not have (DESIGN §6)."""
+    if not sink.workspace:
+        return False
+    activation = authority.activation(activation_id)
+    return activation is not None and activation.workspace is not None and not Path(activation.workspace).is_dir()
+
+
+def sink_view(one: Judged) -> Delivery:
+    """Return the delivery as its sink sees it; only for an admitted attempt."""
+    claimed, authority = one.claimed, one.attempt.authority
+    revision = authority.revision(claimed.pack_id)
+    activation = authority.activation(claimed.activation_id)
+    land = "personal" if revision is None else revision.pack.triggers[claimed.ref].land
+    return Delivery(
+        id=delivery_id(claimed.event_id, claimed.route_id),
+        event_id=claimed.event_id.hex(),
+        route_id=claimed.route_id,
+        tenant=claimed.tenant,
+        principal=claimed.owner,
+        publisher=claimed.publisher,
+        project=claimed.project,
+        pack_id=claimed.pack_id,
+        ref=claimed.ref,
+        land=land,
+        subject=claimed.subject,
+        occurred_at=claimed.occurred_at,
+        accepted_at=claimed.accepted_at,
+        body=claimed.body,
+        attempt=claimed.attempt,
+        workspace=None if activation is None else activation.workspace,
+        route_options={},
+    )

@@ -1,0 +1,275 @@
+"""Drain: claim → judge → hand over → audit → settle, until a lane is empty (DESIGN §6.4).
+
+One transaction claims and judges, under the authority versions it reads: a delivery claimed after a revocation has
+committed is denied. What is decided there (denied, cancelled, held, and everything of a transactional sink) is settled
+there; the rest is handed to the sink outside any transaction and settled in a second one, fenced by its lease.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING, NamedTuple
+
+from runtime_core import pipeline
+from runtime_core.errors import AuditUnavailable, LedgerBusy, printable
+from sense_worker.attempts import ROUTE_GONE, WORKSPACE_NOT_SERVED, judged, not_served, sink_view, standing_route
+from sense_worker.open_sinks import SINK_MISSING, OpenSink
+from sense_worker.storage.records import Settlement
+from sense_worker.storage.sinks import disable_sink
+from sense_worker.storage.states import State
+from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from runtime_core.authority import Authority
+    from runtime_core.identity import Sink as SinkFacts
+    from runtime_core.pipeline import Attempt
+    from sense_worker.attempts import Judged
+    from sense_worker.doorbell import Doorbell
+    from sense_worker.ports import Ports
+    from sense_worker.storage.records import Claimed
+    from sinks.protocol import Outcome
+
+LEASE_SLACK_S = 10.0
+"""A lease is the sink's deadline and this: time to audit and settle after a call that took all of its deadline."""
+TURN_S = 5.0
+"""A drain gives its Celery slot back after this long, so that lanes take turns and a stop is prompt."""
+RECHECK_S = 0.1
+"""A hand-over that starts later than this after its claim reads the authority versions again (DESIGN §6.4)."""
+WORKSPACE_RECHECK_S = 60.0
+REASON_LIMIT = 500
+"""Characters of a sink's reason that are kept: enough for a status and a cause, too short for a page."""
+
+
+class Work(NamedTuple):
+    """Judged batches of one lane, claimed at a moment of this process's monotonic clock."""
+
+    opened: OpenSink
+    batches: list[list[Judged]]
+    claimed_at: float
+
+
+class Drain:
+    """Drains lanes in this process. `by` names it in the attempt rows."""
+
+    def __init__(self, ports: Ports, by: str = "drain") -> None:
+        self._ports = ports
+        self._by = by
+
+    def run(self, lane: str, bell: Doorbell, linger_s: float) -> None:
+        """Drain a lane until it is empty and no ring comes for `linger_s`, or its turn is over."""
+        bell.start(lane)
+        ends = time.monotonic() + TURN_S
+        in_flight: set[Future[None]] = set()
+        with ThreadPoolExecutor(thread_name_prefix="deliver") as calls:
+            while time.monotonic() < ends:
+                work = self.claim(lane)
+                if work is not None:
+                    in_flight |= {calls.submit(self.hand_over, work.opened, batch, work.claimed_at) for batch in work.batches}
+                if in_flight:
+                    done, in_flight = wait(in_flight, timeout=1.0, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        future.result()
+                    bell.at_work(lane)
+                elif not bell.wait(lane, linger_s) and not bell.stop(lane):
+                    return
+        bell.stop(lane)
+        bell.ring([lane])
+
+    def claim(self, lane: str) -> Work | None:
+        """Claim what the lane can start now and settle what is decided by judging; None when nothing is left to do.
+
+        Raises LedgerBusy and AuditUnavailable: nothing was claimed then.
+        """
+        ports = self._ports
+        tenant, _, name = lane.partition("/")
+        ports.audit.probe()
+        claimed_at = time.monotonic()
+        with ports.database.write() as connection:
+            now = ports.database.now(connection)
+            authority = ports.authorities.locked(connection, [tenant])[tenant]
+            sink = authority.sink(name)
+            reason = SINK_MISSING if sink is None else sink.held
+            opened = ports.sinks.get(ports.ledger.rows(connection), authority, name) if reason is None else reason
+            if sink is None or isinstance(opened, str):
+                ports.ledger.hold_lane(connection, lane, str(opened))
+                return None
+            ports.ledger.release_lane(connection, lane, now)
+            traits = opened.traits
+            claims = ports.ledger.claim(
+                connection,
+                lane,
+                calls=traits.concurrency,
+                batch=traits.batch_size,
+                lease_micros=int((traits.deadline_s + LEASE_SLACK_S) * 1e6),
+                now=now,
+            )
+            batches = [self._judge(connection, authority, sink, opened, claim, now) for claim in claims]
+        return Work(opened, [batch for batch in batches if batch], claimed_at) if claims else None
+
+    def hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
+        """Deliver one judged batch to its sink, record it and settle it where the lease is still ours.
+
+        `claimed_at` is the monotonic moment of the claim. Raises LedgerBusy or AuditUnavailable where the outcome
+        could not be recorded until the lease ran out: another drain then delivers again, under the same id.
+        """
+        if time.monotonic() - claimed_at > RECHECK_S:
+            batch = self._judged_again(batch)
+        outcomes: list[Outcome] = []
+
+        def call(admitted: Sequence[Attempt]) -> list[str | None]:
+            outcomes.extend(_call_sink(opened, [one for one in batch if one.attempt.refused is None]))
+            return [None if isinstance(outcome, Delivered) else outcome.reason for outcome in outcomes]
+
+        attempts = pipeline.deliver([one.attempt for one in batch], call)
+        answered = iter(outcomes)
+        ends = claimed_at + opened.traits.deadline_s + LEASE_SLACK_S
+        closed = [
+            (one.claimed, attempt, next(answered) if attempt.refused is None else None)
+            for one, attempt in zip(batch, attempts, strict=True)
+        ]
+        self._record(closed, ends)
+
+    def _record(self, closed: Sequence[tuple[Claimed, Attempt, Outcome | None]], ends: float) -> None:
+        """Audit, then settle; both may be away for a moment, and there is time until the lease runs out."""
+        ports = self._ports
+        audited = False
+        pause = 0.05
+        while True:
+            try:
+                if not audited:
+                    pipeline.audit([attempt for _, attempt, _ in closed], ports.audit)
+                    audited = True
+                with ports.database.write() as connection:
+                    now = ports.database.now(connection)
+                    settlements = [self._settlement(*one, now) for one in closed]
+                    ports.ledger.settle(connection, settlements, now, self._by)
+                    self._stop_sink(connection, closed, now)
+            except (AuditUnavailable, LedgerBusy):
+                if time.monotonic() + pause > ends:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, 2.0)
+            else:
+                return
+
+    def _settlement(self, claimed: Claimed, attempt: Attempt, outcome: Outcome | None, now: int) -> Settlement:
+        if attempt.refused is not None:
+            return _denied(claimed, attempt)
+        revision = attempt.authority.revision(claimed.pack_id)
+        digest = None if revision is None else revision.pack.digest
+        grant = None if attempt.grant is None else attempt.grant.id
+        match outcome:
+            case Delivered(receipt):
+                return Settlement(claimed, State.DELIVERED, grant_id=grant, digest=digest, receipt=_kept(receipt))
+            case Retry(reason, after):
+                delay = self._ports.schedule.delay_micros(claimed.attempt, after)
+                state = State.DEAD if delay is None else State.RETRYING
+                text = _kept(reason) if delay is not None else f"attempts used up: {_kept(reason)}"
+                due = 0 if delay is None else now + delay
+                return Settlement(claimed, state, text, "deliver", grant, digest, None, due)
+            case Rejected(reason):
+                return Settlement(claimed, State.DEAD, f"rejected: {_kept(reason)}", "deliver", grant, digest)
+        raise AssertionError(outcome)
+
+    def _stop_sink(
+        self, connection: sa.Connection, closed: Sequence[tuple[Claimed, Attempt, Outcome | None]], now: int
+    ) -> None:
+        """A sink that says stop is disabled; its other deliveries are held until an operator resumes it."""
+        for claimed, _, outcome in closed:
+            if isinstance(outcome, Rejected) and outcome.stop:
+                rows = self._ports.ledger.rows(connection)
+                disable_sink(connection, rows, claimed.lane, _kept(outcome.reason) or "", now)
+                return
+
+    def _judge(
+        self,
+        connection: sa.Connection,
+        authority: Authority,
+        sink: SinkFacts,
+        opened: OpenSink,
+        claims: Sequence[Claimed],
+        now: int,
+    ) -> list[Judged]:
+        """Judge one claimed batch; settle what needs no hand-over, return what does."""
+        ports = self._ports
+        settlements: list[Settlement] = []
+        admitted: list[Judged] = []
+        recorded: list[Attempt] = []
+        for claimed in claims:
+            early = self._before_the_steps(authority, sink, claimed, now)
+            if early is not None:
+                settlements.append(early)
+                continue
+            route = standing_route(authority, claimed, now)
+            if route is None:
+                settlements.append(Settlement(claimed, State.CANCELLED, ROUTE_GONE, give_back=True))
+                continue
+            one = judged(authority, claimed, route, now)
+            if one.attempt.refused is not None:
+                settlements.append(_denied(claimed, one.attempt))
+                recorded.append(one.attempt)
+            else:
+                admitted.append(one)
+        if admitted and isinstance(opened.sink, TransactionalSink):
+            opened.sink.write([sink_view(one) for one in admitted], ports.ledger.rows(connection))
+            settlements += [self._settlement(one.claimed, one.attempt, Delivered(), now) for one in admitted]
+            recorded += [one.attempt for one in admitted]
+            admitted = []
+        pipeline.audit(recorded, ports.audit)
+        ports.ledger.settle(connection, settlements, now, self._by)
+        return admitted
+
+    def _before_the_steps(self, authority: Authority, sink: SinkFacts, claimed: Claimed, now: int) -> Settlement | None:
+        if claimed.crashes >= self._ports.crash_limit:
+            text = f"crashed: its process died {claimed.crashes} times"
+            return Settlement(claimed, State.DEAD, text, "deliver", give_back=True)
+        if not_served(authority, sink, claimed.activation_id):
+            due = now + int(WORKSPACE_RECHECK_S * 1e6)
+            return Settlement(claimed, State.HELD, WORKSPACE_NOT_SERVED, "sink", due_at=due, give_back=True)
+        return None
+
+    def _judged_again(self, batch: Sequence[Judged]) -> Sequence[Judged]:
+        """Read the authority versions once more; where one moved, judge against the new rows."""
+        ports = self._ports
+        with ports.database.read() as connection:
+            now = ports.database.now(connection)
+            authorities = ports.authorities.current(connection, {one.claimed.tenant for one in batch})
+        again = []
+        for one in batch:
+            authority = authorities[one.claimed.tenant]
+            if authority is one.attempt.authority:
+                again.append(one)
+            else:
+                again.append(judged(authority, one.claimed, one.attempt.route, now))
+        return again
+
+
+def _call_sink(opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Outcome]:
+    """Call the sink; whatever it raises or misanswers is a Retry of the batch with a bounded reason."""
+    try:
+        outcomes = list(opened.sink.deliver([sink_view(one) for one in batch]))
+    except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the delivery is tried again
+        return [Retry(f"sink raised {type(error).__name__}: {error}")] * len(batch)
+    if len(outcomes) != len(batch):
+        return [Retry(f"sink answered {len(outcomes)} outcomes for {len(batch)} deliveries")] * len(batch)
+    return [
+        outcome if isinstance(outcome, Delivered | Retry | Rejected) else Retry(f"sink answered {type(outcome).__name__}")
+        for outcome in outcomes
+    ]
+
+
+def _denied(claimed: Claimed, attempt: Attempt) -> Settlement:
+    if attempt.refused is None:
+        raise AssertionError(attempt)
+    revision = attempt.authority.revision(claimed.pack_id)
+    digest = None if revision is None else revision.pack.digest
+    return Settlement(claimed, State.DENIED, attempt.refused.text, attempt.refused.step, digest=digest)
+
+
+def _kept(reason: str | None) -> str | None:
+    return None if reason is None else printable(reason)[:REASON_LIMIT]

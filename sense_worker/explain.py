@@ -1,0 +1,236 @@
+"""Explain: why an event arrived or did not, from what the ledger recorded (DESIGN §1.2).
+
+Every path on which an entry can end leaves a row this reads: an event with its deliveries or its receipt, a repeat
+count, or a dead entry.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runtime_core.errors import SENSE_REFUSALS, NotFound
+from runtime_core.event import delivery_id
+from runtime_core.pipeline import SENSE_STEPS
+from sense_worker.storage.ledger import NEVER
+from sense_worker.storage.rows import Rows
+from sense_worker.storage.states import State
+
+if TYPE_CHECKING:
+    from sense_worker.storage.engine import Database
+
+STEPS = tuple(step.__name__ for step in SENSE_STEPS)
+PASSED, NOT_REACHED, WAITS = "passed", "not reached", "waits"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of §9.5 for one route: `passed`, `waits`, `not reached`, or the exact text that ended it."""
+
+    name: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptMade:
+    """One attempt that the delivery's own row does not tell."""
+
+    attempt: int
+    state: str
+    step: str | None
+    reason: str | None
+    by: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class RouteReceipt:
+    """What became of the event for one route."""
+
+    delivery_id: str
+    route_id: str
+    owner: str
+    sink: str
+    state: str
+    text: str | None
+    clause: str | None
+    """The clause that decided a refusal, or §9.4 where a grant allowed it."""
+    grant_id: str | None
+    digest: str | None
+    """Of the pack revision that judged the last attempt."""
+    attempt: int
+    due_at: int | None
+    """When it is tried next, in microseconds; None where nothing is due."""
+    settled_at: int | None
+    steps: tuple[Step, ...]
+    attempts: tuple[AttemptMade, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedEntry:
+    """An entry that was refused at intake."""
+
+    word: str
+    text: str
+    detail: str
+    stream: str
+    stream_id: str
+    activation_id: str | None
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The receipt of one event, one of its deliveries, or one refused entry."""
+
+    id: str
+    tenant: str
+    pack_id: str | None
+    ref: str | None
+    publisher: str | None
+    project: str | None
+    subject: str | None
+    message_id: str | None
+    stream_id: str | None
+    accepted_at: int | None
+    repeats: int
+    without: dict[str, int]
+    """Matching routes that got no Delivery, by text; `no route` where none matched."""
+    routes: tuple[RouteReceipt, ...]
+    refusals: tuple[RefusedEntry, ...]
+    """Refused entries: the one asked for, or those that conflicted with this event."""
+
+
+def explain(database: Database, tenant: str, asked: str) -> Explanation:
+    """Explain an event id (32 hex digits), a delivery id (`<event>.<route>`) or the stream id of a refused entry.
+
+    Raises NotFound where the tenant has none of that id.
+    """
+    with database.read() as connection:
+        rows = Rows(connection, database.kind)
+        event, _, route = asked.partition(".")
+        key = _event_key(event)
+        if key is None:
+            return _refused(rows, tenant, asked)
+        return _accepted(rows, tenant, asked, key, route or None)
+
+
+def _event_key(text: str) -> bytes | None:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        return None
+    return key if len(key) == 16 else None  # noqa: PLR2004 - event ids have 16 bytes
+
+
+def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None) -> Explanation:
+    found = rows.query(
+        "SELECT pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt "
+        "FROM sense_event WHERE id = ? AND tenant = ?",
+        (key, tenant),
+    )
+    if not found:
+        raise _unknown(asked)
+    pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt = found[0]
+    attempts = _attempts(rows, key)
+    narrowed = "" if route is None else " AND route_id = ?"
+    deliveries = rows.query(
+        "SELECT route_id, owner, lane, state, reason, step, grant_id, digest, attempt, due_at, settled_at "  # noqa: S608
+        f"FROM sense_delivery WHERE event_id = ?{narrowed} ORDER BY route_id",
+        (key,) if route is None else (key, route),
+    )
+    if route is not None and not deliveries:
+        raise _unknown(asked)
+    return Explanation(
+        *(asked, tenant, pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats),
+        without=json.loads(receipt) if receipt else {},
+        routes=tuple(_route_receipt(key, row, attempts.get(row[0], ())) for row in deliveries),
+        refusals=_refusals(rows, "event_id = ? AND tenant = ?", (key, tenant)),
+    )
+
+
+def _attempts(rows: Rows, key: bytes) -> dict[str, tuple[AttemptMade, ...]]:
+    found = rows.query(
+        "SELECT route_id, attempt, state, step, reason, by, at FROM sense_attempt WHERE event_id = ? "
+        "ORDER BY route_id, seq",
+        (key,),
+    )
+    made: dict[str, tuple[AttemptMade, ...]] = {}
+    for route, *attempt in found:
+        made[route] = (*made.get(route, ()), AttemptMade(*attempt))
+    return made
+
+
+def _route_receipt(key: bytes, row: tuple[object, ...], attempts: tuple[AttemptMade, ...]) -> RouteReceipt:
+    route, owner, lane, state, reason, step, grant, digest, attempt, due_at, settled_at = row
+    text = None if reason is None else str(reason)
+    waits = state in (State.PENDING, State.RETRYING, State.DELIVERING, State.HELD)
+    return RouteReceipt(
+        delivery_id=delivery_id(key, str(route)),
+        route_id=str(route),
+        owner=str(owner),
+        sink=str(lane).partition("/")[2],
+        state=str(state),
+        text=text,
+        clause=_clause(text, grant),
+        grant_id=None if grant is None else str(grant),
+        digest=None if digest is None else str(digest),
+        attempt=_number(attempt) or 0,
+        due_at=_number(due_at) if waits and _number(due_at) != NEVER else None,
+        settled_at=_number(settled_at),
+        steps=_steps(str(state), None if step is None else str(step), text),
+        attempts=attempts,
+    )
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _clause(text: str | None, grant: object) -> str | None:
+    """Return the clause of a refusal, by its text: the table is the only place that knows them."""
+    for refusal in SENSE_REFUSALS:
+        if text is not None and text.startswith(refusal.template.partition("{}")[0]):
+            return f"§{refusal.clause}"
+    return "§9.4.4" if grant is not None else None
+
+
+def _steps(state: str, step: str | None, text: str | None) -> tuple[Step, ...]:
+    """Tell the steps of §9.5 apart: those that passed, the one that ended or holds it, those not reached."""
+    if state == State.DELIVERED:
+        return tuple(Step(name, PASSED) for name in STEPS)
+    if state in (State.PENDING, State.DELIVERING, State.CANCELLED) or step not in STEPS:
+        return tuple(Step(name, WAITS if state == State.DELIVERING else NOT_REACHED) for name in STEPS)
+    at = STEPS.index(step)
+    return tuple(
+        Step(name, PASSED if index < at else (text or WAITS) if index == at else NOT_REACHED)
+        for index, name in enumerate(STEPS)
+    )
+
+
+def _refused(rows: Rows, tenant: str, asked: str) -> Explanation:
+    refusals = _refusals(rows, "stream_id = ? AND tenant = ?", (asked, tenant))
+    if not refusals:
+        raise _unknown(asked)
+    return Explanation(
+        *(asked, tenant, None, None, None, None, None, None, asked, None, 0, {}, ()),
+        refusals=refusals,
+    )
+
+
+def _refusals(rows: Rows, where: str, parameters: tuple[object, ...]) -> tuple[RefusedEntry, ...]:
+    found = rows.query(
+        "SELECT word, detail, stream, stream_id, activation_id, at FROM sense_dead_entry "  # noqa: S608 - our own text
+        f"WHERE {where} ORDER BY at, stream_id",
+        parameters,
+    )
+    return tuple(RefusedEntry(word, f"refused: {word}", *rest) for word, *rest in found)
+
+
+def _unknown(asked: str) -> NotFound:
+    return NotFound(
+        asked,
+        "is no event, delivery or refused entry of this tenant",
+        "see `sense-worker deliveries list` and `sense-worker dead list`; an event id has 32 hex digits",
+    )

@@ -1,0 +1,100 @@
+"""The life of an intake process: a child of the Celery worker, started by the spawn method (DESIGN §6.1)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from runtime_core.errors import LedgerBusy
+from sense_worker.app import make_app, send_drain
+from sense_worker.doorbell import Doorbell
+from sense_worker.drain import Drain
+from sense_worker.intake.health import Pulse
+from sense_worker.intake.loop import IntakeLoop
+from sense_worker.intake.record import Recorder
+from sense_worker.intake.stream import Streams
+from sense_worker.logs import configure, log
+from sense_worker.settings import Settings
+from sense_worker.wiring import build_ports, redis_client
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STUCK_S = 120.0
+"""A loop that has not ticked for this long is stuck: it stops saying it lives, and others take its entries over."""
+
+
+def stop_on_signals() -> threading.Event:
+    """Return an event that SIGTERM sets. SIGINT is the terminal's word to the whole group: the worker passes it on."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return stop
+
+
+def stop_with_parent(stop: threading.Event, parent: int, tick: Callable[[], None], every_s: float) -> threading.Thread:
+    """Start a thread that calls `tick` every `every_s` and sets `stop` when the parent is gone (SIGKILL)."""
+
+    def watch() -> None:
+        while not stop.wait(every_s):
+            if os.getppid() != parent:
+                stop.set()
+                return
+            tick()
+
+    thread = threading.Thread(target=watch, name="heartbeat", daemon=True)
+    thread.start()
+    return thread
+
+
+def main(index: int, parent: int) -> None:
+    """Read the streams until SIGTERM, or until the worker that started this process is gone."""
+    settings = Settings.load()
+    configure(settings)
+    stop = stop_on_signals()
+    ports = build_ports(settings)
+    app = make_app(settings)
+    reader = redis_client(settings, block_s=settings.block_ms / 1000)
+    alive_s = 3 * settings.heartbeat_s
+    streams = Streams(reader, alive_s=alive_s, block_ms=settings.block_ms, batch_entries=settings.batch_entries)
+    pulse = Pulse(reader, streams.consumer)
+
+    def tenants() -> list[str]:
+        with ports.database.read() as connection:
+            return ports.ledger.tenants(connection)
+
+    loop = IntakeLoop(
+        streams,
+        Recorder(ports),
+        Drain(ports, by="intake"),
+        Doorbell(redis_client(settings), send_drain(app)),
+        pulse,
+        tenants,
+        stop,
+        reclaim_s=settings.reclaim_s,
+        crash_limit=settings.crash_limit,
+        batch_bytes=settings.batch_bytes,
+    )
+    heart = Streams(redis_client(settings), alive_s=alive_s, block_ms=1, batch_entries=1)
+    heart.consumer = streams.consumer
+
+    def beat() -> None:
+        if time.monotonic() - loop.ticked_at < STUCK_S:
+            with contextlib.suppress(RedisError):
+                heart.keep_alive()
+
+    beat()
+    stop_with_parent(stop, parent, beat, settings.heartbeat_s)
+    log().info("intake reads", index=index, consumer=streams.consumer)
+    loop.run()
+    with contextlib.suppress(RedisError, LedgerBusy):
+        pulse.leave()
+        streams.retire(tenants())
+    ports.sinks.close()
+    ports.database.dispose()

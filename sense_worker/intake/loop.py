@@ -1,0 +1,212 @@
+"""The intake loop: read → record → acknowledge → hand over, one batch a turn (DESIGN §6.1).
+
+An entry leaves the stream only after the transaction that recorded it, or its refusal, has committed. Whatever keeps
+that from happening (database locked, audit full, Redis away) keeps the batch in hand and tries again; nothing new is
+read meanwhile, and health says why.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from runtime_core.errors import AuditUnavailable, LedgerBusy
+from sense_worker.drain import LEASE_SLACK_S
+from sense_worker.logs import log
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sense_worker.attempts import Judged
+    from sense_worker.doorbell import Doorbell
+    from sense_worker.drain import Drain
+    from sense_worker.intake.health import Pulse
+    from sense_worker.intake.record import Recorded, Recorder
+    from sense_worker.intake.stream import StreamEntry, Streams
+    from sense_worker.open_sinks import OpenSink
+
+TENANTS_EVERY_S = 1.0
+PAUSE_CEILING_S = 2.0
+"""Longest pause between two tries: after Redis or the database is back, work resumes within it."""
+
+
+class IntakeLoop:
+    """One intake process's work. `tenants` lists the tenants now; `stop` ends the loop after the turn at hand."""
+
+    def __init__(  # noqa: PLR0913 - the parts it ties together
+        self,
+        streams: Streams,
+        recorder: Recorder,
+        drain: Drain,
+        bell: Doorbell,
+        pulse: Pulse,
+        tenants: Callable[[], Sequence[str]],
+        stop: threading.Event,
+        *,
+        reclaim_s: float,
+        crash_limit: int,
+        batch_bytes: int,
+    ) -> None:
+        self._streams = streams
+        self._recorder = recorder
+        self._drain = drain
+        self._bell = bell
+        self._pulse = pulse
+        self._list_tenants = tenants
+        self._stop = stop
+        self._reclaim_s = reclaim_s
+        self._crash_limit = crash_limit
+        self._batch_bytes = batch_bytes
+        self._tenants: Sequence[str] = ()
+        self._tenants_at = -TENANTS_EVERY_S
+        self._reclaim_at = 0.0
+        self._unacknowledged: list[StreamEntry] = []
+        self._lost_reply = False
+        self.ticked_at = time.monotonic()
+
+    def run(self) -> None:
+        """Turn until stopped. Redis being away only pauses; one line says so, one that it is back."""
+        pause = 0.05
+        away = False
+        while not self._stop.is_set():
+            self.ticked_at = time.monotonic()
+            try:
+                self.turn()
+            except RedisError as error:
+                self._lost_reply = True
+                if not away:
+                    log().warning("redis away", error=f"{type(error).__name__}: {error}")
+                away = True
+                self._stop.wait(pause)
+                pause = min(2 * pause, PAUSE_CEILING_S)
+            else:
+                if away:
+                    log().info("redis back")
+                away, pause = False, 0.05
+
+    def turn(self) -> None:
+        """Take over what dead readers left, read a batch, record it. Raises RedisError where Redis is away."""
+        self._refresh_tenants()
+        if self._unacknowledged:
+            self._acknowledge([])
+        if not self._tenants:
+            self._stop.wait(TENANTS_EVERY_S)
+            self._pulse.finished(self._streams.micros(), 0)
+            return
+        now = time.monotonic()
+        if now >= self._reclaim_at:
+            self._reclaim_at = now + self._reclaim_s
+            for entry in self._streams.take_over(self._tenants, 2 * self._reclaim_s):
+                self._handle_alone(entry)
+        entries: list[StreamEntry] = []
+        if self._lost_reply:
+            entries = self._streams.read_own(self._tenants)
+            self._lost_reply = bool(entries)
+        entries = entries or self._streams.read(self._tenants)
+        redis_now = self._streams.micros()
+        for entry in entries:
+            self._pulse.saw(entry.micros, redis_now)
+        for part in by_bytes(entries, self._batch_bytes):
+            self._handle(part, redis_now)
+        if not self._stop.is_set():
+            self._pulse.finished(redis_now, len(entries))
+
+    def _refresh_tenants(self) -> None:
+        if time.monotonic() - self._tenants_at < TENANTS_EVERY_S:
+            return
+        try:
+            self._tenants = self._list_tenants()
+        except LedgerBusy as error:
+            log().warning("ledger busy", error=str(error))
+        self._tenants_at = time.monotonic()
+
+    def _handle_alone(self, entry: StreamEntry) -> None:
+        """Handle an entry that was in hand when a reader died: marked first, so that its death by it is counted."""
+        died = self._streams.mark_alone(entry)
+        if died >= self._crash_limit:
+            self._bury(entry, f"its process died {died} times while handling it alone")
+        else:
+            self._handle([entry], self._streams.micros())
+
+    def _handle(self, entries: Sequence[StreamEntry], redis_now: int) -> None:
+        """Record entries, whatever it takes; a batch that fails for its content is halved until the one is found."""
+        try:
+            claimed_at = time.monotonic()
+            recorded = self._until_possible(lambda: self._recorder.record(entries, redis_now))
+        except RedisError:
+            raise
+        except Exception as error:
+            if len(entries) > 1:
+                middle = len(entries) // 2
+                self._handle(entries[:middle], redis_now)
+                self._handle(entries[middle:], redis_now)
+                return
+            log().exception("entry failed", stream=entries[0].stream, id=entries[0].id)
+            self._bury(entries[0], f"recording it raised {type(error).__name__}")
+            return
+        if recorded is not None:
+            self._finish(entries, recorded, claimed_at)
+
+    def _bury(self, entry: StreamEntry, detail: str) -> None:
+        recorded = self._until_possible(lambda: [self._recorder.bury(entry, "crashed", detail)])
+        if recorded is not None:
+            self._finish([entry], recorded, time.monotonic())
+
+    def _until_possible(self, work: Callable[[], list[Recorded]]) -> list[Recorded] | None:
+        """Do `work` until it is done; None when the stop came first: the entries stay pending for another reader."""
+        pause = 0.02
+        said = ""
+        while True:
+            self.ticked_at = time.monotonic()
+            try:
+                return work()
+            except (LedgerBusy, AuditUnavailable) as error:
+                state = "audit unavailable" if isinstance(error, AuditUnavailable) else "ledger busy"
+                if said != state and pause > 0.1:  # noqa: PLR2004 - a lock of a moment is no news
+                    said = state
+                    log().warning(state, error=str(error))
+                self._pulse.write(self._streams.micros(), state)
+                if self._stop.wait(pause):
+                    return None
+                pause = min(2 * pause, PAUSE_CEILING_S)
+
+    def _finish(self, entries: Sequence[StreamEntry], recorded: Iterable[Recorded], claimed_at: float) -> None:
+        """Acknowledge what has committed, then hand over what is local and ring for the rest."""
+        self._acknowledge(entries)
+        for part in recorded:
+            self._bell.ring(part.ring)
+            for opened, batch in part.local:
+                for at in range(0, len(batch), opened.traits.batch_size):
+                    self._hand_over(opened, batch[at : at + opened.traits.batch_size], claimed_at)
+
+    def _hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
+        """Hand over what was born under this process's lease; where that fails the lease runs out and a drain does."""
+        if time.monotonic() - claimed_at > LEASE_SLACK_S:
+            return  # too late to be sure of the lease
+        try:
+            self._drain.hand_over(opened, batch, claimed_at)
+        except (LedgerBusy, AuditUnavailable) as error:
+            log().warning("hand-over not settled", error=str(error))
+
+    def _acknowledge(self, entries: Sequence[StreamEntry]) -> None:
+        """A lost acknowledgement is made up for later: these entries are pending under a name that lives on."""
+        self._unacknowledged += entries
+        self._streams.acknowledge(self._unacknowledged)
+        self._unacknowledged = []
+
+
+def by_bytes(entries: Sequence[StreamEntry], limit: int) -> Iterable[list[StreamEntry]]:
+    """Cut a batch so that no part holds more than `limit` bytes, but for a single entry above it."""
+    part: list[StreamEntry] = []
+    size = 0
+    for entry in entries:
+        if part and size + entry.size > limit:
+            yield part
+            part, size = [], 0
+        part.append(entry)
+        size += entry.size
+    if part:
+        yield part

@@ -1,0 +1,107 @@
+"""The bootstep of the Celery worker that starts, watches and ends the intake and sweep processes (DESIGN §6.1)."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from celery import bootsteps
+
+from sense_worker.logs import log
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+STOP_S = 15.0
+"""An orderly stop ends the batch at hand; what is left after this is killed, and its entries are taken over."""
+BACKOFF_FLOOR_S = 0.2
+BACKOFF_CEILING_S = 10.0
+STEADY_S = 30.0
+"""A process that lived this long starts again at the shortest pause."""
+
+
+class IntakeStep(bootsteps.StartStopStep):
+    """Keeps `intake` readers and one sweep running beside the pool."""
+
+    requires = ("celery.worker.components:Pool",)
+
+    def __init__(self, parent: Any, **_: Any) -> None:
+        super().__init__(parent)
+        settings = parent.app.conf.sense_settings
+        readers = [("sense_worker.intake.child", index) for index in range(settings.intake)]
+        self._keepers = [_Keeper(module, index) for module, index in [*readers, ("sense_worker.schedule", 0)]]
+
+    def start(self, parent: Any) -> None:  # noqa: ARG002 - the bootstep's signature
+        """Start every process, each in the care of a thread that lives as long as it is wanted."""
+        for keeper in self._keepers:
+            keeper.start()
+
+    def stop(self, parent: Any) -> None:  # noqa: ARG002 - the bootstep's signature
+        """End them in order: SIGTERM to all, then wait for each."""
+        for keeper in self._keepers:
+            keeper.ask_to_stop()
+        for keeper in self._keepers:
+            keeper.wait()
+
+    def terminate(self, parent: Any) -> None:
+        """End them the same way when the worker is told to hurry: a batch at hand takes milliseconds."""
+        self.stop(parent)
+
+
+class _Keeper:
+    """Keeps one process alive: started again whenever it ends, after a pause that doubles."""
+
+    def __init__(self, module: str, index: int) -> None:
+        self._module = module
+        self._index = index
+        self._stop = threading.Event()
+        self._process: SpawnProcess | None = None
+        self._thread = threading.Thread(target=self._keep, name=f"{module}-{index}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        self._stop.set()
+        if self._process is not None and self._process.is_alive():
+            self._process.terminate()
+
+    def wait(self) -> None:
+        self._thread.join(STOP_S)
+        process = self._process
+        if process is not None and process.is_alive():
+            log().warning("process killed: it did not stop in time", process=self._module, seconds=STOP_S)
+            process.kill()
+            process.join()
+
+    def _keep(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        pause = BACKOFF_FLOOR_S
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            self._process = context.Process(
+                target=run, args=(self._module, self._index, os.getpid()), name=self._module, daemon=True
+            )
+            self._process.start()
+            if self._stop.is_set():
+                self._process.terminate()
+            self._process.join()
+            if self._stop.is_set():
+                return
+            pause = BACKOFF_FLOOR_S if time.monotonic() - begun > STEADY_S else min(2 * pause, BACKOFF_CEILING_S)
+            log().warning(
+                "process ended and is started again",
+                process=self._module,
+                exit=self._process.exitcode,
+                pause_s=round(pause, 1),
+            )
+            self._stop.wait(pause)
+
+
+def run(module: str, index: int, parent: int) -> None:
+    """Be the process: import late, so that nothing is imported into the worker that only its children need."""
+    importlib.import_module(module).main(index, parent)

@@ -1,0 +1,209 @@
+"""The streams: read a batch, acknowledge it, and take over what dead readers left (DESIGN §4, §6).
+
+Liveness, not idle time, says whether an entry may be taken over: every reader keeps a key `sense:alive:<consumer>`
+that a thread of its own refreshes. So an entry that is merely waiting or slow is never handled twice (C03), and one of
+a dead reader is taken as soon as its key has lapsed, with no new traffic needed (C04).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import redis
+from redis.exceptions import ResponseError
+
+from runtime_core.errors import printable
+from sense_worker.wire import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+GROUP = "sense"
+RECLAIM_LOCK = "sense:reclaim"
+RECLAIM_PAGE = 100
+"""Entries taken over in one turn: each then runs alone, so a turn stays well under a second."""
+READ_CEILING = 2_000
+"""Entries one read may bring over all streams: COUNT counts per stream."""
+
+
+class StreamEntry(NamedTuple):
+    """One entry as read; `fields` is None where its body was deleted while it was pending (C02)."""
+
+    tenant: str
+    stream: str
+    id: str
+    fields: dict[bytes, bytes] | None
+    deliveries: int
+    """How often it was handed to a reader, this time included; above 1 it runs alone (DESIGN §6.5)."""
+
+    @property
+    def micros(self) -> int:
+        """The moment in its id, by Redis's clock or by whoever wrote the id."""
+        return int(self.id.partition("-")[0]) * 1000
+
+    @property
+    def size(self) -> int:
+        """Bytes of all field names and values."""
+        return sum(len(name) + len(value) for name, value in self.fields.items()) if self.fields else 0
+
+
+class Streams:
+    """One reader of every tenant's stream, under a consumer name of its own (never one of another live process)."""
+
+    def __init__(self, client: redis.Redis, *, alive_s: float, block_ms: int, batch_entries: int) -> None:
+        self._redis = client
+        self._alive_ms = int(alive_s * 1000)
+        self._block_ms = block_ms
+        self._batch_entries = batch_entries
+        self._groups: set[str] = set()
+        self._busy_streams = 1
+        self.consumer = f"{printable(socket.gethostname())}:{os.getpid()}:{secrets.token_hex(4)}"
+
+    def keep_alive(self) -> None:
+        """Say that this reader lives; to be called at least three times per `alive_s`."""
+        self._redis.set(f"sense:alive:{self.consumer}", b"1", px=self._alive_ms)
+
+    def micros(self) -> int:
+        """Return Redis's clock, in microseconds."""
+        seconds, micros = self._redis.time()
+        return int(seconds) * 1_000_000 + int(micros)
+
+    def read(self, tenants: Sequence[str]) -> list[StreamEntry]:
+        """Wait up to the block time for new entries of any tenant; no waiting to fill a batch.
+
+        COUNT is per stream, so tenants take turns: one with a backlog cannot keep another's entries waiting for more
+        than its share of a batch. A group that is gone (FLUSHDB, DEL) is made again, from the stream's beginning:
+        what was acknowledged is deleted, so only unread entries stand there (C01).
+        """
+        share = min(self._batch_entries // self._busy_streams, READ_CEILING // max(1, len(tenants)))
+        entries = self._read(tenants, ">", max(1, share), self._block_ms)
+        self._busy_streams = max(1, len({entry.stream for entry in entries}))
+        return entries
+
+    def read_own(self, tenants: Sequence[str]) -> list[StreamEntry]:
+        """Return what is pending under this reader's own name: after a lost reply that is all it never saw."""
+        return self._read(tenants, "0", self._batch_entries, None)
+
+    def _read(self, tenants: Sequence[str], after: str, count: int, block: int | None) -> list[StreamEntry]:
+        streams = {stream_of(tenant): tenant for tenant in tenants}
+        self._ensure_groups(streams)
+        try:
+            answer = self._redis.xreadgroup(
+                GROUP, self.consumer, dict.fromkeys(streams, after), count=count, block=block
+            )
+        except ResponseError as error:
+            if "NOGROUP" not in str(error):
+                raise
+            self._groups.clear()
+            return []
+        found = cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]", answer or [])
+        return [
+            StreamEntry(streams[name.decode()], name.decode(), entry_id.decode(), fields or None, 1)
+            for name, entries in found
+            for entry_id, fields in entries
+        ]
+
+    def acknowledge(self, entries: Iterable[StreamEntry]) -> None:
+        """Take the entries off the pending lists and the streams, and forget their marks; one round trip."""
+        by_stream: dict[str, list[StreamEntry]] = {}
+        for entry in entries:
+            by_stream.setdefault(entry.stream, []).append(entry)
+        if not by_stream:
+            return
+        pipeline = self._redis.pipeline(transaction=False)
+        for stream, group in by_stream.items():
+            ids = [entry.id for entry in group]
+            pipeline.xack(stream, GROUP, *ids)
+            pipeline.xdel(stream, *ids)
+            again = [entry.id for entry in group if entry.deliveries > 1]
+            if again:
+                pipeline.hdel(_alone_key(stream), *again)
+        pipeline.execute(raise_on_error=False)
+
+    def mark_alone(self, entry: StreamEntry) -> int:
+        """Note, before it is handled, that an entry runs alone; returns how often a process died of it before."""
+        return int(self._redis.hincrby(_alone_key(entry.stream), entry.id, 1)) - 1
+
+    def unmark_alone(self, entry: StreamEntry) -> None:
+        """Take the mark back: the process lives, so the failure was not a death."""
+        self._redis.hincrby(_alone_key(entry.stream), entry.id, -1)
+
+    def take_over(self, tenants: Sequence[str], lock_s: float) -> list[StreamEntry]:
+        """Take a page of entries from readers that live no more; one reader at a time does this.
+
+        Also forgets dead readers with nothing pending, so their number stays bounded (C04).
+        """
+        if not self._redis.set(RECLAIM_LOCK, self.consumer, nx=True, px=int(lock_s * 1000)):
+            return []
+        taken: list[StreamEntry] = []
+        for tenant in tenants:
+            stream = stream_of(tenant)
+            for consumer, pending in self._dead_consumers(stream):
+                if pending == 0:
+                    self._redis.xgroup_delconsumer(stream, GROUP, consumer)
+                elif len(taken) < RECLAIM_PAGE:
+                    taken += self._take_from(tenant, stream, consumer, RECLAIM_PAGE - len(taken))
+        if len(taken) >= RECLAIM_PAGE:
+            self._redis.delete(RECLAIM_LOCK)
+        return taken
+
+    def retire(self, tenants: Sequence[str]) -> None:
+        """Leave in order: the alive key goes, so others take over at once what this reader leaves pending."""
+        self._redis.delete(f"sense:alive:{self.consumer}")
+        for tenant in tenants:
+            stream = stream_of(tenant)
+            mine = [pending for name, pending in self._consumers(stream) if name == self.consumer]
+            if mine == [0]:
+                self._redis.xgroup_delconsumer(stream, GROUP, self.consumer)
+
+    def _take_from(self, tenant: str, stream: str, consumer: str, limit: int) -> list[StreamEntry]:
+        listed = cast(
+            "list[dict[str, object]]",
+            self._redis.xpending_range(stream, GROUP, "-", "+", limit, consumername=consumer),
+        )
+        counts = {cast("bytes", row["message_id"]): cast("int", row["times_delivered"]) for row in listed}
+        if not counts:
+            return []
+        # Redis 7 drops ids whose entry was deleted from the pending list and leaves them out of the answer; older
+        # servers answer them with no fields. Either way the entry is lost, and the ledger must say so (C02).
+        claimed = cast(
+            "list[tuple[bytes | None, dict[bytes, bytes] | None]]",
+            self._redis.xclaim(stream, GROUP, self.consumer, 0, list(counts)),
+        )
+        bodies = {entry_id: fields for entry_id, fields in claimed if entry_id is not None}
+        return [
+            StreamEntry(tenant, stream, entry_id.decode(), bodies.get(entry_id), seen + 1)
+            for entry_id, seen in counts.items()
+        ]
+
+    def _dead_consumers(self, stream: str) -> list[tuple[str, int]]:
+        others = [(name, pending) for name, pending in self._consumers(stream) if name != self.consumer]
+        if not others:
+            return []
+        alive = cast("list[bytes | None]", self._redis.mget([f"sense:alive:{name}" for name, _ in others]))
+        return [other for other, key in zip(others, alive, strict=True) if key is None]
+
+    def _consumers(self, stream: str) -> list[tuple[str, int]]:
+        try:
+            listed = cast("list[dict[str, object]]", self._redis.xinfo_consumers(stream, GROUP))
+        except ResponseError:
+            return []  # no such key or group: nobody reads it yet
+        return [(cast("bytes", row["name"]).decode(errors="replace"), cast("int", row["pending"])) for row in listed]
+
+    def _ensure_groups(self, streams: Iterable[str]) -> None:
+        for stream in streams:
+            if stream in self._groups:
+                continue
+            try:
+                self._redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
+            except ResponseError as error:
+                if "BUSYGROUP" not in str(error):
+                    raise
+            self._groups.add(stream)
+
+
+def _alone_key(stream: str) -> str:
+    return f"{stream}:alone"

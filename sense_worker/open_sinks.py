@@ -1,0 +1,86 @@
+"""OpenSinks: the sinks of this process, built from their rows once and kept while the row stays the same."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from runtime_core.authority import Authority
+    from sense_worker.storage.rows import Rows
+    from sense_worker.vault import Vault
+    from sinks.protocol import Sink
+    from sinks.registry import Registry, Traits
+
+
+SINK_MISSING = "sink missing"
+
+
+class OpenSink(NamedTuple):
+    """A built and opened sink, with the traits of its kind under these options."""
+
+    sink: Sink
+    traits: Traits
+
+
+class _Kept(NamedTuple):
+    version: int
+    row: tuple[str, bytes]
+    opened: OpenSink | str
+
+
+class OpenSinks:
+    """Fork-safe: a child forgets what its parent opened and opens its own (C56)."""
+
+    def __init__(self, registry: Registry, vault: Vault) -> None:
+        self._registry = registry
+        self._vault = vault
+        self._kept: dict[tuple[str, str], _Kept] = {}
+        self._pid = os.getpid()
+
+    def get(self, rows: Rows, authority: Authority, name: str) -> OpenSink | str:
+        """Return the sink, or why it cannot be used now: its deliveries are held with that reason.
+
+        The row is read again whenever the authority version has moved; the sink is built again only when it changed.
+        """
+        if os.getpid() != self._pid:
+            self._kept, self._pid = {}, os.getpid()
+        at = (authority.tenant, name)
+        kept = self._kept.get(at)
+        if kept is not None and kept.version == authority.version:
+            return kept.opened
+        found = rows.query("SELECT kind, options FROM sense_sink WHERE tenant = ? AND name = ?", at)
+        if not found:
+            self._drop(at)
+            return SINK_MISSING
+        row = (str(found[0][0]), bytes(found[0][1]))
+        if kept is None or kept.row != row:
+            self._drop(at)
+            kept = _Kept(authority.version, row, self._open(name, *row))
+        self._kept[at] = kept._replace(version=authority.version)
+        return kept.opened
+
+    def close(self) -> None:
+        """Close every sink of this process."""
+        for at in list(self._kept):
+            self._drop(at)
+
+    def _open(self, name: str, kind: str, sealed: bytes) -> OpenSink | str:
+        try:
+            options = json.loads(self._vault.open(sealed))
+            traits = self._registry.traits(kind, options)
+            if traits is None:
+                return SINK_MISSING
+            sink = self._registry.build(kind, name, options)
+            sink.open()
+        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; its deliveries wait, nothing is lost
+            return f"sink cannot be opened: {type(error).__name__}"
+        return OpenSink(sink, traits)
+
+    def _drop(self, at: tuple[str, str]) -> None:
+        kept = self._kept.pop(at, None)
+        if kept is not None and isinstance(kept.opened, OpenSink):
+            with contextlib.suppress(Exception):
+                kept.opened.sink.close()

@@ -1,0 +1,126 @@
+"""The sweep: rings for what is due, anchors the audit's head, forgets what is past retention (DESIGN §6.6, §9).
+
+Due times live in rows. One process per worker runs this; a lock in Redis lets one of all hosts ring at a time, and
+each host anchors its own audit chain.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from runtime_core.errors import AuditUnavailable, LedgerBusy
+from sense_worker.app import make_app, send_drain
+from sense_worker.doorbell import Doorbell
+from sense_worker.intake.child import stop_on_signals, stop_with_parent
+from sense_worker.logs import configure, log
+from sense_worker.settings import Settings
+from sense_worker.storage.anchors import keep_anchor
+from sense_worker.wiring import build_ports, chain_name, redis_client
+
+if TYPE_CHECKING:
+    import threading
+
+    import redis
+
+    from sense_worker.ports import Ports
+
+SWEEP_LOCK = "sense:sweep"
+HELD_EVERY_S = 60.0
+"""How often lanes with held deliveries are rung: their sink may be back without an operator's resume."""
+PRUNE_EVERY_S = 600.0
+PRUNE_EVENTS = 500
+"""Events one transaction forgets, so that it holds SQLite's lock for milliseconds."""
+DAY_MICROS = 86_400_000_000
+
+
+class Sweep:
+    """One turn after another of what nobody rings for."""
+
+    def __init__(self, ports: Ports, client: redis.Redis, bell: Doorbell, settings: Settings) -> None:
+        self._ports = ports
+        self._redis = client
+        self._bell = bell
+        self._settings = settings
+        self._held_at = 0.0
+        self._anchor_at = 0.0
+        self._prune_at = time.monotonic() + PRUNE_EVERY_S
+        self._anchored = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Turn until stopped; what is away for a moment is tried again at the next turn, and said once."""
+        said = ""
+        while not stop.wait(self._settings.sweep_s):
+            try:
+                self.turn()
+            except (LedgerBusy, AuditUnavailable, RedisError) as error:
+                if said != type(error).__name__:
+                    said = type(error).__name__
+                    log().warning("sweep waits", error=f"{said}: {error}")
+            else:
+                said = ""
+        with contextlib.suppress(LedgerBusy, AuditUnavailable):
+            self.anchor()
+
+    def turn(self) -> None:
+        """Ring for due rows where this process is the one to do it; anchor; prune."""
+        now = time.monotonic()
+        if now >= self._anchor_at:
+            self._anchor_at = now + self._settings.anchor_s
+            self.anchor()
+        if not self._redis.set(SWEEP_LOCK, b"1", nx=True, px=max(50, int(self._settings.sweep_s * 900))):
+            return
+        self.ring(held=now >= self._held_at)
+        if now >= self._held_at:
+            self._held_at = now + HELD_EVERY_S
+        if now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY_S
+            self.prune()
+
+    def ring(self, *, held: bool) -> list[str]:
+        """Ring every lane with a due delivery, and those with held ones when `held`; returns the lanes."""
+        with self._ports.database.read() as connection:
+            moment = self._ports.database.now(connection)
+            lanes = self._ports.ledger.due_lanes(connection, moment)
+            if held:
+                lanes += self._ports.ledger.due_lanes(connection, moment, held=True)
+        self._bell.ring(lanes)
+        return lanes
+
+    def anchor(self) -> None:
+        """Keep the audit's head in SQL, where it has moved."""
+        head = self._ports.audit.head()
+        if head.seq not in (0, self._anchored):
+            with self._ports.database.write() as connection:
+                rows = self._ports.ledger.rows(connection)
+                keep_anchor(rows, chain_name(self._settings), head, self._ports.database.now(connection))
+            self._anchored = head.seq
+
+    def prune(self) -> int:
+        """Forget events past retention whose deliveries have all settled; returns how many."""
+        with self._ports.database.read() as connection:
+            tenants = self._ports.ledger.tenants(connection)
+            before = self._ports.database.now(connection) - self._settings.retention_days * DAY_MICROS
+        forgotten = 0
+        for tenant in tenants:
+            count = PRUNE_EVENTS
+            while count == PRUNE_EVENTS:
+                with self._ports.database.write() as connection:
+                    count = self._ports.ledger.forget(connection, tenant, before, PRUNE_EVENTS)
+                forgotten += count
+        return forgotten
+
+
+def main(_index: int, parent: int) -> None:
+    """Sweep until SIGTERM, or until the worker that started this process is gone."""
+    settings = Settings.load()
+    configure(settings)
+    stop = stop_on_signals()
+    ports = build_ports(settings)
+    stop_with_parent(stop, parent, lambda: None, 1.0)
+    app = make_app(settings)
+    Sweep(ports, redis_client(settings), Doorbell(redis_client(settings), send_drain(app)), settings).run(stop)
+    ports.database.dispose()

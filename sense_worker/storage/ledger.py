@@ -1,0 +1,258 @@
+"""The ledger: events and deliveries, claims with leases, fenced settlement (DESIGN §6).
+
+Rows are the truth; streams, doorbells and Celery only say that there may be something to do. All moments come from
+the database's clock, passed in as `now`, except `accepted_at`, which is the arrival on the stream.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sense_worker.storage.records import Claimed, DeadRecord, DeliveryRecord, EventRecord
+from sense_worker.storage.rows import Rows
+from sense_worker.storage.states import SETTLED, State, in_list, predecessors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import sqlalchemy as sa
+
+    from sense_worker.storage.engine import Database
+    from sense_worker.storage.records import Settlement
+
+NEVER = 2**62
+"""`due_at` of a row that nothing but a release makes due again."""
+
+STARVED_MICROS = 60_000_000
+"""Rows of a lapsed lease yield to fresh ones (they may kill their process again), for one minute at most."""
+
+_EVENT_COLUMNS = EventRecord._fields
+_DELIVERY_COLUMNS = DeliveryRecord._fields
+_DEAD_COLUMNS = DeadRecord._fields
+_CLAIM_STATES = in_list(State.PENDING, State.RETRYING, State.DELIVERING, State.HELD)
+_EVENT_TYPES = {
+    "id": "bytea[]",
+    "body": "bytea[]",
+    "body_digest": "bytea[]",
+    "generation": "bigint[]",
+    "signed_at": "bigint[]",
+    "accepted_at": "bigint[]",
+}
+
+
+class Known(NamedTuple):
+    """What the ledger already holds under an event's id."""
+
+    body_digest: bytes
+    stream_id: str
+
+
+class Ledger:
+    """Every statement on events and deliveries. Methods run inside the transaction of the connection they get."""
+
+    def __init__(self, database: Database) -> None:
+        self._kind = database.kind
+
+    def rows(self, connection: sa.Connection, *, fresh: bool = False) -> Rows:
+        """Return the bulk writer of this transaction."""
+        return Rows(connection, self._kind, fresh=fresh)
+
+    def insert_events(self, connection: sa.Connection, records: Sequence[EventRecord]) -> dict[bytes, Known]:
+        """Insert events that are not there yet; returns what was there before, by id. Ids must be distinct."""
+        if not records:
+            return {}
+        rows = self.rows(connection)
+        if self._kind == "sqlite":
+            # One writer at a time (BEGIN IMMEDIATE): what is not seen now cannot come before our commit.
+            known = self._known(rows, [record.id for record in records])
+            rows.insert("sense_event", _EVENT_COLUMNS, [record for record in records if record.id not in known])
+            return known
+        columns = list(zip(*records, strict=True))
+        casts = ", ".join(f"?::{_EVENT_TYPES.get(name, 'text[]')}" for name in _EVENT_COLUMNS)
+        names = ", ".join(_EVENT_COLUMNS)
+        inserted = rows.query(
+            f"INSERT INTO sense_event ({names}) SELECT * FROM unnest({casts}) "  # noqa: S608 - our own names
+            "ON CONFLICT (id) DO NOTHING RETURNING id",
+            [list(column) for column in columns],
+        )
+        if len(inserted) == len(records):
+            return {}
+        new = {bytes(row[0]) for row in inserted}
+        return self._known(rows, [record.id for record in records if record.id not in new])
+
+    def _known(self, rows: Rows, ids: Sequence[bytes]) -> dict[bytes, Known]:
+        marks = ", ".join("?" * len(ids))
+        found = rows.query(f"SELECT id, body_digest, stream_id FROM sense_event WHERE id IN ({marks})", ids)  # noqa: S608
+        return {bytes(row[0]): Known(bytes(row[1]), row[2]) for row in found}
+
+    def note_repeat(self, connection: sa.Connection, event: bytes, stream_id: str) -> bool:
+        """Count a repeat once per stream entry; returns False for a redelivery of one that was counted."""
+        return bool(
+            self.rows(connection).execute(
+                "UPDATE sense_event SET repeats = repeats + 1, last_repeat = ? "
+                "WHERE id = ? AND repeats < 32767 AND (last_repeat IS NULL OR last_repeat <> ?)",
+                (stream_id, event, stream_id),
+            )
+        )
+
+    def insert_deliveries(self, connection: sa.Connection, records: Sequence[DeliveryRecord]) -> None:
+        """Insert the deliveries of events that this transaction inserted."""
+        self.rows(connection, fresh=True).insert("sense_delivery", _DELIVERY_COLUMNS, records)
+
+    def insert_dead(self, connection: sa.Connection, records: Sequence[DeadRecord]) -> None:
+        """Keep refused entries; one that is there already stays as it is (C43)."""
+        self.rows(connection).insert("sense_dead_entry", _DEAD_COLUMNS, records)
+
+    def claim(
+        self, connection: sa.Connection, lane: str, *, calls: int, batch: int, lease_micros: int, now: int
+    ) -> list[list[Claimed]]:
+        """Take due deliveries of a lane, as at most `calls` batches of at most `batch`, each under its own lease.
+
+        A row whose lease ran out comes alone: only a death while alone counts as its own (DESIGN §6.5). `calls` is
+        the lane's concurrency; batches under a live lease anywhere are counted against it.
+        """
+        rows = self.rows(connection)
+        if self._kind == "postgresql":
+            rows.query("SELECT pg_advisory_xact_lock(hashtextextended(?, 7))", (lane,))
+        running = rows.query(
+            "SELECT count(DISTINCT lease) FROM sense_delivery WHERE lane = ? AND state = 'delivering' AND due_at > ?",
+            (lane, now),
+        )[0][0]
+        free = calls - int(running)
+        if free <= 0:
+            return []
+        lock = " FOR UPDATE OF d SKIP LOCKED" if self._kind == "postgresql" else ""
+        due = rows.query(
+            "SELECT d.event_id, d.route_id, d.state, d.attempt, d.crashes, d.alone, d.lane, d.owner, e.tenant, "  # noqa: S608
+            "e.pack_id, e.ref, e.activation_id, e.publisher, e.project, e.subject, e.occurred_at, e.accepted_at, "
+            "e.body FROM sense_delivery d JOIN sense_event e ON e.id = d.event_id "
+            f"WHERE d.lane = ? AND d.state IN ({_CLAIM_STATES}) AND d.due_at <= ? "
+            "ORDER BY CASE WHEN d.state = 'delivering' AND d.due_at > ? THEN 1 ELSE 0 END, d.due_at "
+            f"LIMIT ?{lock}",
+            (lane, now, now - STARVED_MICROS, free * batch),
+        )
+        company = list(itertools.takewhile(lambda row: row[2] != State.DELIVERING, due))
+        alone = not company
+        chunks = [company[at : at + batch] for at in range(0, len(company), batch)] if company else [due[:1]]
+        claims = [_lease(chunk, alone=alone) for chunk in chunks if chunk]
+        rows.execute_many(
+            "UPDATE sense_delivery SET state = 'delivering', attempt = ?, crashes = ?, alone = ?, due_at = ?, "
+            "lease = ? WHERE event_id = ? AND route_id = ?",
+            [
+                (one.attempt, one.crashes, alone, now + lease_micros, one.lease, one.event_id, one.route_id)
+                for claim in claims
+                for one in claim
+            ],
+        )
+        return claims
+
+    def settle(self, connection: sa.Connection, settlements: Sequence[Settlement], now: int, by: str) -> int:
+        """Write how attempts ended, where the lease is still ours; returns how many were (the rest is another's).
+
+        An attempt row is kept wherever the delivery's own row will not tell: anything but a first attempt that
+        settled at once (DESIGN §6.3).
+        """
+        rows = self.rows(connection)
+        touched = 0
+        for state in {settlement.state for settlement in settlements}:
+            before = in_list(*predecessors(State(state)))
+            settled = now if state in SETTLED else None
+            touched += rows.execute_many(
+                "UPDATE sense_delivery SET state = ?, attempt = ?, due_at = ?, lease = NULL, reason = ?, step = ?, "  # noqa: S608
+                f"grant_id = ?, digest = ?, receipt = ?, settled_at = ? "
+                f"WHERE event_id = ? AND route_id = ? AND lease = ? AND state IN ({before})",
+                [
+                    (
+                        *(state, one.claimed.attempt - one.give_back, one.due_at, one.reason, one.step),
+                        *(one.grant_id, one.digest, one.receipt, settled),
+                        *(one.claimed.event_id, one.claimed.route_id, one.claimed.lease),
+                    )
+                    for one in settlements
+                    if one.state == state
+                ],
+            )
+        self._insert_attempts(rows, settlements, now, by)
+        return touched
+
+    def _insert_attempts(self, rows: Rows, settlements: Sequence[Settlement], now: int, by: str) -> None:
+        rows.execute_many(
+            "INSERT INTO sense_attempt (event_id, route_id, seq, attempt, state, step, reason, by, at) "
+            "SELECT ?, ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ?, ? FROM sense_attempt "
+            "WHERE event_id = ? AND route_id = ?",
+            [
+                (
+                    *(one.claimed.event_id, one.claimed.route_id, one.claimed.attempt, one.state),
+                    *(one.step, one.reason, by, now, one.claimed.event_id, one.claimed.route_id),
+                )
+                for one in settlements
+                if not one.give_back and not (one.claimed.attempt == 1 and one.state in SETTLED)
+            ],
+        )
+
+    def hold_lane(self, connection: sa.Connection, lane: str, reason: str) -> int:
+        """Hold what is due in a lane whose sink cannot take it now; returns how many deliveries."""
+        waiting = in_list(State.PENDING, State.RETRYING, State.HELD)
+        return self.rows(connection).execute(
+            f"UPDATE sense_delivery SET state = 'held', due_at = ?, step = 'sink', reason = ? "  # noqa: S608
+            f"WHERE lane = ? AND state IN ({waiting}) AND due_at < ?",
+            (NEVER, reason, lane, NEVER),
+        )
+
+    def release_lane(self, connection: sa.Connection, lane: str, now: int) -> int:
+        """Make what was held for its sink due again; returns how many deliveries."""
+        return self.rows(connection).execute(
+            "UPDATE sense_delivery SET state = 'pending', due_at = ?, step = NULL, reason = NULL "
+            "WHERE lane = ? AND state = 'held' AND due_at = ?",
+            (now, lane, NEVER),
+        )
+
+    def tenants(self, connection: sa.Connection) -> list[str]:
+        """Return every tenant, in name order."""
+        return [row[0] for row in self.rows(connection).query("SELECT id FROM sense_tenant ORDER BY id")]
+
+    def forget(self, connection: sa.Connection, tenant: str, before: int, limit: int) -> int:
+        """Delete up to `limit` events of a tenant older than a moment, all deliveries settled; returns how many.
+
+        Dead entries of the same age go with them. Inbox items stay: they are their principals', not the ledger's.
+        """
+        rows = self.rows(connection)
+        waiting = f"state IN ({_CLAIM_STATES})"
+        old = rows.query(
+            "SELECT id FROM sense_event e WHERE tenant = ? AND accepted_at < ? AND NOT EXISTS "  # noqa: S608 - our own constants
+            f"(SELECT 1 FROM sense_delivery d WHERE d.event_id = e.id AND d.{waiting}) ORDER BY accepted_at LIMIT ?",
+            (tenant, before, limit),
+        )
+        ids = [(bytes(row[0]),) for row in old]
+        for table, column in (("sense_attempt", "event_id"), ("sense_delivery", "event_id"), ("sense_event", "id")):
+            rows.execute_many(f"DELETE FROM {table} WHERE {column} = ?", ids)  # noqa: S608 - our own names
+        rows.execute("DELETE FROM sense_dead_entry WHERE tenant = ? AND at < ?", (tenant, before))
+        return len(ids)
+
+    def due_lanes(self, connection: sa.Connection, now: int, *, held: bool = False) -> list[str]:
+        """Return the lanes with a due delivery (or, with `held`, any that is held), by a loose index scan."""
+        live = f"state IN ({_CLAIM_STATES})"
+        exists = "d.state = 'held'" if held else "d.due_at <= ?"
+        found = self.rows(connection).query(
+            f"WITH RECURSIVE lanes(lane) AS (SELECT min(lane) FROM sense_delivery WHERE {live} UNION ALL "  # noqa: S608
+            f"SELECT (SELECT min(lane) FROM sense_delivery WHERE {live} AND lane > lanes.lane) FROM lanes "
+            "WHERE lanes.lane IS NOT NULL) SELECT lane FROM lanes WHERE lane IS NOT NULL AND EXISTS "
+            f"(SELECT 1 FROM sense_delivery d WHERE d.lane = lanes.lane AND d.{live} AND {exists})",
+            () if held else (now,),
+        )
+        return [row[0] for row in found]
+
+
+def _lease(chunk: Sequence[tuple[Any, ...]], *, alone: bool) -> list[Claimed]:
+    """Number the attempts of one batch. A death in company gives the attempt back; one alone counts as a crash."""
+    lease = secrets.token_hex(8)
+    claimed = []
+    for event, route, state, attempt, crashes, was_alone, *rest in chunk:
+        lapsed = state == State.DELIVERING
+        number = attempt if lapsed else attempt + 1
+        died_alone = 1 if lapsed and was_alone else 0
+        *facts, body = rest
+        columns = (bytes(event), route, lease, number, alone, crashes + died_alone, *facts, bytes(body))
+        claimed.append(Claimed._make(columns))
+    return claimed

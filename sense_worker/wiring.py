@@ -1,0 +1,115 @@
+"""The composition root: builds what a process needs from the settings, once (DESIGN §2)."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from runtime_core.audit_chain import ChainedAudit
+from runtime_core.errors import SettingsError
+from sense_worker.doorbell import Doorbell
+from sense_worker.drain import Drain
+from sense_worker.open_sinks import OpenSinks
+from sense_worker.ports import Ports
+from sense_worker.retry import Schedule
+from sense_worker.storage.authority import Authorities, SqlAuthoritySource
+from sense_worker.storage.engine import Database
+from sense_worker.storage.ledger import Ledger
+from sense_worker.vault import Vault
+from sinks.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sense_worker.settings import Settings
+
+REDIS_TIMEOUT_S = 5.0
+"""How long an answer may take before the connection counts as lost; a blocking read adds its block time."""
+
+
+def redis_client(settings: Settings, *, block_s: float = 0.0) -> redis.Redis:
+    """Return a client of its own for one purpose; `block_s` is the longest blocking read it will do.
+
+    The client's own retries are off: each loop has its pauses, and a retried XADD or LPUSH is a duplicate. Protocol 2
+    keeps replies in one shape on Redis 7.0 and later and on Valkey.
+    """
+    if settings.redis_url is None:
+        raise SettingsError("SENSE_REDIS_URL", "is not set", "run `sense-worker up`, or set it")
+    return redis.Redis.from_url(
+        settings.redis_url,
+        socket_timeout=REDIS_TIMEOUT_S + block_s,
+        socket_connect_timeout=REDIS_TIMEOUT_S,
+        retry=Retry(NoBackoff(), 0),
+        protocol=2,
+    )
+
+
+def audit_log(settings: Settings, vault: Vault) -> ChainedAudit:
+    """Return this host's audit chain."""
+    return ChainedAudit(
+        settings.audit_file,
+        vault.derive("audit"),
+        fsync=settings.audit_fsync,
+        rotate_bytes=settings.audit_rotate_bytes,
+        clock=lambda: time.time_ns() // 1000,
+    )
+
+
+def chain_name(settings: Settings) -> str:
+    """Return the name under which this host's chain is anchored; made once and kept beside the chain.
+
+    A host name would not do: a container gets another at every start and keeps its volume.
+    """
+    place = settings.home / "audit.chain"
+    try:
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return place.read_text("ascii").strip()
+    with os.fdopen(descriptor, "w") as file:
+        name = secrets.token_hex(8)
+        file.write(f"{name}\n")
+    return name
+
+
+def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
+    """Return the ports of this process; to be called after the fork."""
+    vault = Vault.load(settings)
+    kinds = Registry.load() if registry is None else registry
+    database = Database(settings.database_url)
+    return Ports(
+        database=database,
+        ledger=Ledger(database),
+        authorities=Authorities(database, SqlAuthoritySource(database, kinds, vault)),
+        audit=audit_log(settings, vault),
+        sinks=OpenSinks(kinds, vault),
+        schedule=Schedule(settings.retry_schedule_s, settings.retry_jitter),
+        crash_limit=settings.crash_limit,
+        freshness_s=settings.freshness_s,
+    )
+
+
+class DrainProcess:
+    """A pool child's drain: its ports and clients, built on the first doorbell after the fork and kept."""
+
+    def __init__(self, settings: Settings, send: Callable[[str], object]) -> None:
+        self._settings = settings
+        self._send = send
+        self._pid = 0
+        self._drain: Drain | None = None
+        self._bell: Doorbell | None = None
+
+    def run(self, lane: str) -> None:
+        """Drain one lane until it is empty or its turn is over."""
+        if self._drain is None or self._bell is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._drain = Drain(build_ports(self._settings))
+            self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
+        self._drain.run(lane, self._bell, self._settings.linger_s)
+
+
