@@ -63,7 +63,8 @@ def schema_step(connection: sa.Connection) -> str | None:
     """Return the step the schema is at, or None where there is no schema."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
         return None
-    step = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar_one_or_none()
+    version = sa.table(VERSION_TABLE, sa.column("version_num", sa.String))
+    step = connection.scalar(sa.select(version.c.version_num))
     return None if step is None else str(step)
 
 

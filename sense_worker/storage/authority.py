@@ -1,0 +1,282 @@
+"""Authority from the database: the rows of a tenant at one version, read when first asked for (DESIGN §6).
+
+Why a revocation that committed before a claim is always seen. Every change to who may do what takes the authority
+lock of its tenant and raises the tenant's version in its own transaction. A reader reads the version in the
+transaction of its claim and uses a snapshot of exactly that version. The version it reads is at least the one of every
+change that had committed by then, and a snapshot is filled only after its version was read, so its rows are as new or
+newer. There is no age at which a snapshot is dropped, and none it may live to: the longest stale time is zero, counted
+from the claim (C15).
+
+With `lock`, the reader also holds the shared side of that lock until its transaction ends: no change commits
+meanwhile, so all rows a transaction judges by are of one version, and nothing is allowed that neither the old nor the
+new rows allow (C24). On PostgreSQL it is an advisory lock, because they queue: row locks (FOR SHARE) let readers pass a
+waiting change for ever (measured: with four readers of 60 ms each, one UPDATE waited until they stopped). On SQLite
+BEGIN IMMEDIATE already lets one writer in at a time, and a reader has a snapshot of the whole file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Protocol
+
+import sqlalchemy as sa
+
+from runtime_core.authority import Authority
+from runtime_core.errors import NotFound, PackError
+from runtime_core.grants import Grant
+from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
+from runtime_core.pack import PackRevision, read_pack
+from sense_worker.storage.schema import (
+    ACTIVATION,
+    GRANT,
+    MEMBERSHIP,
+    PACK,
+    PRINCIPAL,
+    REVISION,
+    ROUTE,
+    SESSION,
+    SINK,
+    TENANT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from runtime_core.pack import Pack
+    from sense_worker.vault import Vault
+    from sinks.registry import Traits
+
+log = logging.getLogger(__name__)
+
+ANY_REF = "*"
+PARSED_PACKS = 256
+"""Packs kept parsed per process: some 50 KiB each, against milliseconds to parse one and compile its schemas."""
+
+_LOCK_SPACE = 0x5E45E
+"""First half of the advisory keys; the second is the hash of the tenant. Two that collide merely wait together."""
+
+
+class SinkKinds(Protocol):
+    """What is asked of `sinks.registry.Registry`."""
+
+    def traits(self, kind: str, options: Mapping[str, object]) -> Traits | None: ...
+
+
+def lock_authority(connection: sa.Connection, tenant: str) -> None:
+    """Take the exclusive side of the tenant's lock until the transaction ends.
+
+    A transaction that changes rows takes it before its first row: the other order can deadlock with a reader that
+    holds the shared side and waits for a row.
+    """
+    if connection.dialect.name == "postgresql":
+        key = sa.func.pg_advisory_xact_lock(_LOCK_SPACE, sa.func.hashtext(tenant))
+        connection.execute(sa.select(key))
+
+
+def bump_authority(connection: sa.Connection, tenant: str) -> int:
+    """Raise the tenant's version, and return it; takes the lock where the transaction does not hold it.
+
+    Belongs into every transaction that changes a grant, membership, principal, session, activation, route, sink or
+    pack revision. Raises NotFound where there is no such tenant.
+    """
+    lock_authority(connection, tenant)
+    raised = (
+        sa.update(TENANT)
+        .where(TENANT.c.id == tenant)
+        .values(authority_version=TENANT.c.authority_version + 1)
+        .returning(TENANT.c.authority_version)
+    )
+    version = connection.scalar(raised)
+    if version is None:
+        raise NotFound("tenant", f"there is no tenant {tenant!r}", "run `sense-worker init`")
+    return int(version)
+
+
+def versions(connection: sa.Connection, tenants: Iterable[str], *, lock: bool) -> dict[str, int]:
+    """Return the version of each tenant that exists; with `lock` none of them moves until the transaction ends."""
+    wanted = sorted(set(tenants))
+    if lock and connection.dialect.name == "postgresql":
+        # A statement of its own: its snapshot is older than its locks, and the versions must be read after them.
+        connection.execute(_LOCK_SHARED, {"space": _LOCK_SPACE, "tenants": wanted})
+    rows = connection.execute(sa.select(TENANT.c.id, TENANT.c.authority_version).where(TENANT.c.id.in_(wanted)))
+    return {row.id: row.authority_version for row in rows}
+
+
+# In the order of the keys, so that two readers of several tenants cannot wait for each other.
+_LOCK_SHARED = sa.text(
+    "SELECT pg_advisory_xact_lock_shared(:space, key) FROM"
+    " (SELECT DISTINCT hashtext(t) AS key FROM unnest(CAST(:tenants AS text[])) AS t ORDER BY key) AS keys"
+)
+
+
+class Authorities:
+    """The snapshots of one thread: the newest of each tenant it has met."""
+
+    def __init__(self, kinds: SinkKinds, vault: Vault) -> None:
+        self._source = SqlAuthoritySource(kinds, vault)
+        self._snapshots: dict[str, Authority] = {}
+
+    def current(
+        self, connection: sa.Connection, tenants: Iterable[str], *, lock: bool = False
+    ) -> dict[str, Authority]:
+        """Return a snapshot of each tenant that exists, of the version read now; kept ones are used again.
+
+        They fill themselves through `connection` until the next call, so they are asked only while its transaction
+        is open; later they raise. A transaction that changes rows bumps after it last used them: what a snapshot saw
+        of a transaction that rolled back must not stay. Raises HcpError where a sealed secret cannot be opened.
+        """
+        self._source.connection = connection
+        found = {}
+        for tenant, version in versions(connection, tenants, lock=lock).items():
+            snapshot = self._snapshots.get(tenant)
+            if snapshot is None or snapshot.version != version:
+                snapshot = self._snapshots[tenant] = Authority(tenant, version, self._source)
+            found[tenant] = snapshot
+        return found
+
+
+class SqlAuthoritySource:
+    """`runtime_core.authority.AuthoritySource` over SQL; every look-up names the tenant (§9.2.1)."""
+
+    def __init__(self, kinds: SinkKinds, vault: Vault, connection: sa.Connection | None = None) -> None:
+        self.connection = connection
+        self._kinds = kinds
+        self._vault = vault
+
+    def activation(self, tenant: str, activation_id: str) -> Activation | None:
+        t = ACTIVATION.c
+        row = self._first(sa.select(ACTIVATION).where(t.tenant == tenant, t.id == activation_id))
+        if row is None:
+            return None
+        return Activation(
+            row.id,
+            tenant,
+            row.session_id,
+            row.pack_id,
+            row.project_id,
+            row.workspace,
+            row.revoked_at is not None,
+            credential(self._vault, row),
+        )
+
+    def session(self, tenant: str, session_id: str) -> Session | None:
+        t = SESSION.c
+        columns = sa.select(t.principal, t.expires_at, t.revoked_at)
+        row = self._first(columns.where(t.tenant == tenant, t.id == session_id))
+        if row is None:
+            return None
+        return Session(session_id, tenant, row.principal, row.expires_at, row.revoked_at is not None)
+
+    def principal(self, tenant: str, principal_id: str) -> Principal | None:
+        t = PRINCIPAL.c
+        columns = sa.select(t.kind, t.operator, t.disabled_at)
+        row = self._first(columns.where(t.tenant == tenant, t.id == principal_id))
+        if row is None:
+            return None
+        return Principal(tenant, principal_id, row.kind, row.operator, row.disabled_at is not None)
+
+    def members(self, tenant: str, project_id: str) -> list[str]:
+        t = MEMBERSHIP.c
+        return list(self._bound().scalars(sa.select(t.principal).where(t.tenant == tenant, t.project == project_id)))
+
+    def grants(self, tenant: str, principal_id: str) -> list[Grant]:
+        t = GRANT.c
+        columns = sa.select(t.id, t.capability, t.pack_id, t["keys"], t.project, t.expires_at)
+        rows = self._bound().execute(columns.where(t.tenant == tenant, t.principal == principal_id).order_by(t.id))
+        return [
+            Grant(id, tenant, principal_id, capability, pack_id, None if keys is None else tuple(keys), project, expires)
+            for id, capability, pack_id, keys, project, expires in rows  # noqa: A001
+        ]
+
+    def revision(self, tenant: str, pack_id: str) -> PackRevision | None:
+        """Return the revision in force. One that this release no longer accepts is not served, and is logged."""
+        r = REVISION.c
+        in_force = sa.and_(PACK.c.tenant == r.tenant, PACK.c.pack_id == r.pack_id, PACK.c.generation == r.generation)
+        columns = sa.select(r.generation, r.digest, r.allowed_bins).join(PACK, in_force)
+        row = self._first(columns.where(r.tenant == tenant, r.pack_id == pack_id))
+        if row is None:
+            return None
+        try:
+            pack = self._parsed(tenant, pack_id, row.generation, row.digest)
+        except PackError as error:
+            log.error("pack %s of tenant %s is not served: %s", pack_id, tenant, error)
+            return None
+        return PackRevision(tenant, row.generation, pack, row.allowed_bins)
+
+    def sink(self, tenant: str, name: str) -> Sink | None:
+        row = self._first(sa.select(SINK).where(SINK.c.tenant == tenant, SINK.c.name == name))
+        if row is None:
+            return None
+        traits = self._kinds.traits(row.kind, json.loads(self._vault.open(row.options)))
+        held = None
+        if traits is None:
+            held = "sink missing"
+        elif row.disabled_at is not None:
+            held = f"sink disabled: {row.disabled_reason}"
+        elif row.paused_at is not None:
+            held = "sink paused"
+        partitioned, workspace = (False, False) if traits is None else (traits.partitioned, traits.workspace)
+        return Sink(tenant, name, row.kind, row.audience, row.audience_id, partitioned, workspace, held)
+
+    def routes(self, tenant: str, pack_id: str, ref: str) -> list[Route]:
+        t = ROUTE.c
+        columns = sa.select(t.id, t.owner, t.ref, t.sink, t.project, t.expires_at)
+        standing = columns.where(
+            t.tenant == tenant, t.pack_id == pack_id, t.ref.in_((ref, ANY_REF)), t.removed_at.is_(None)
+        )
+        return [
+            Route(row.id, tenant, row.owner, pack_id, row.ref, row.sink, row.project, row.expires_at)
+            for row in self._bound().execute(standing.order_by(t.id))
+        ]
+
+    def _parsed(self, tenant: str, pack_id: str, generation: int, digest: str) -> Pack:
+        key = (tenant, pack_id, digest)
+        pack = _PACKS.get(key)
+        if pack is None:
+            r = REVISION.c
+            files = sa.select(r.surface, r.policy, r.harness)
+            at = (r.tenant == tenant, r.pack_id == pack_id, r.generation == generation)
+            pack = read_pack(*self._bound().execute(files.where(*at)).one())
+            _PACKS.put(key, pack)
+        return pack
+
+    def _first(self, query: sa.Select[tuple[object, ...]]) -> sa.Row[tuple[object, ...]] | None:
+        return self._bound().execute(query).first()
+
+    def _bound(self) -> sa.Connection:
+        if self.connection is None:
+            raise RuntimeError("an authority snapshot is filled only inside a transaction")
+        return self.connection
+
+
+def credential(vault: Vault, row: sa.Row[tuple[object, ...]]) -> Credential:
+    """Open the secrets of a session or activation row. Raises HcpError where no key opens them."""
+    previous = row.previous_secret
+    return Credential(vault.open(row.secret), None if previous is None else vault.open(previous), row.previous_until)
+
+
+class _ParsedPacks:
+    """The parsed packs of this process, the least recently used dropped first."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._packs: OrderedDict[tuple[str, str, str], Pack] = OrderedDict()
+
+    def get(self, key: tuple[str, str, str]) -> Pack | None:
+        with self._lock:
+            if key in self._packs:
+                self._packs.move_to_end(key)
+            return self._packs.get(key)
+
+    def put(self, key: tuple[str, str, str], pack: Pack) -> None:
+        with self._lock:
+            self._packs[key] = pack
+            while len(self._packs) > self._limit:
+                self._packs.popitem(last=False)
+
+
+_PACKS = _ParsedPacks(PARSED_PACKS)
