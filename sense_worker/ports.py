@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from runtime_core.audit_chain import ChainedAudit
     from sense_worker.open_sinks import OpenSinks
     from sense_worker.retry import Schedule
-    from sense_worker.storage.authority import Authorities
+    from sense_worker.storage.authorities import Authorities
     from sense_worker.storage.engine import Database
     from sense_worker.storage.ledger import Ledger
 

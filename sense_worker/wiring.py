@@ -18,7 +18,8 @@ from sense_worker.drain import Drain
 from sense_worker.open_sinks import OpenSinks
 from sense_worker.ports import Ports
 from sense_worker.retry import Schedule
-from sense_worker.storage.authority import Authorities, SqlAuthoritySource
+from sense_worker.storage.authorities import Authorities
+from sense_worker.storage.authority import SqlAuthoritySource
 from sense_worker.storage.engine import Database
 from sense_worker.storage.ledger import Ledger
 from sense_worker.vault import Vault
