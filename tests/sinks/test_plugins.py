@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runtime_core.errors import UsageError
+from sinks.plugins import Fault
+from sinks.registry import Registry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUILT_IN = ("console", "inbox", "jsonl", "memory")
+GOOD = """
+    from sinks import Delivered, SinkBase
+
+    class Sink(SinkBase):
+        kind = "{kind}"
+
+        def deliver(self, batch):
+            return [Delivered()] * len(batch)
+"""
+
+
+class Site:
+    """A folder of installed packages, as an installer leaves them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.modules: list[str] = []
+
+    def install(self, package: str, entry_points: str, source: str | None = None, metadata: str = "") -> None:
+        module = package.replace("-", "_")
+        info = self.folder / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(metadata or f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[sense_worker.sinks]\n{entry_points}\n")
+        self.modules.append(module)
+        if source is not None:
+            (self.folder / f"{module}.py").write_text(dedent(source))
+
+    def good(self, package: str, kind: str) -> None:
+        self.install(package, f"{kind} = {package.replace('-', '_')}:Sink", GOOD.format(kind=kind))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = Site(tmp_path)
+    yield made
+    for module in made.modules:
+        sys.modules.pop(module, None)
+
+
+def test_a_plugin_is_a_kind(site: Site):
+    """An installed package with an entry point of the group brings its kind."""
+    site.good("zz-pager", "pager")
+    registry = Registry.load()
+    assert registry.kinds() == (*BUILT_IN, "pager")
+    assert registry.faults == ()
+    assert registry.build("pager", "p", {}).kind == "pager"
+
+
+@pytest.mark.case("C52")
+def test_broken_plugins_leave_the_others_alone(site: Site):
+    """Plugins that cannot be loaded are reported by entry point and package; the good one and the built-ins work."""
+    site.install("zz-gone", "gone = zz_nowhere:Sink")
+    site.install("zz-raising", "raising = zz_raising:Sink", "raise OSError('two\\nlines')")
+    site.install("zz-leaving", "leaving = zz_leaving:Sink", "raise SystemExit(3)")
+    site.install("zz-halfway", "halfway = zz_halfway:Sink", "pass")
+    site.install("zz-wordy", "wordy = no module at all", "pass")
+    site.good("zz-good", "good")
+    registry = Registry.load()
+    assert registry.kinds() == tuple(sorted((*BUILT_IN, "good")))
+    assert [(fault.entry_point, fault.package) for fault in registry.faults] == [
+        ("gone", "zz-gone 1.0"),
+        ("halfway", "zz-halfway 1.0"),
+        ("leaving", "zz-leaving 1.0"),
+        ("raising", "zz-raising 1.0"),
+        ("wordy", "zz-wordy 1.0"),
+    ]
+    gone, halfway, leaving, raising, _ = registry.faults
+    assert gone.reason == "ModuleNotFoundError: No module named 'zz_nowhere'"
+    assert halfway.reason == "AttributeError: module 'zz_halfway' has no attribute 'Sink'"
+    assert leaving.reason == "SystemExit: 3"
+    assert raising.reason == "OSError: two"
+
+
+@pytest.mark.case("C52")
+def test_a_plugin_that_raises_when_built_costs_its_own_sink(site: Site):
+    """It is a kind, its sink has no traits, and building it says why; the others build."""
+    source = GOOD.format(kind="fragile") + "\n        def __init__(self, name, options):\n            1 / 0\n"
+    site.install("zz-fragile", "fragile = zz_fragile:Sink", source)
+    site.good("zz-good", "good")
+    registry = Registry.load()
+    assert registry.faults == ()
+    assert registry.traits("fragile", {}) is None
+    with pytest.raises(UsageError, match=r"^sink kind fragile: raised ZeroDivisionError while it was built, at .*zz_f"):
+        registry.build("fragile", "f", {})
+    assert registry.traits("good", {})
+
+
+def test_a_missing_kind_names_the_fault(site: Site):
+    """Asking for the kind of a plugin that was left out tells why it was."""
+    site.install("zz-gone", "gone = zz_nowhere:Sink")
+    with pytest.raises(UsageError) as caught:
+        Registry.load().build("gone", "g", {})
+    assert caught.value.reason == (
+        "'gone' is left out: sink plugin gone of zz-gone 1.0: ModuleNotFoundError: No module named 'zz_nowhere'"
+    )
+
+
+def test_a_misdeclared_plugin_is_reported(site: Site):
+    """What the contract refuses in a class is the reason of its fault."""
+    source = GOOD.format(kind="pager").replace("(self, batch)", "(self)").replace("len(batch)", "0")
+    site.install("zz-pager", "pager = zz_pager:Sink", source)
+    assert Registry.load().faults == (Fault("pager", "zz-pager 1.0", "Sink.deliver takes no argument 'batch'"),)
+
+
+def test_an_entry_point_is_named_like_its_kind(site: Site):
+    """Another name would hide from the operator which plugin a missing kind belongs to."""
+    site.install("zz-pager", "beeper = zz_pager:Sink", GOOD.format(kind="pager"))
+    registry = Registry.load()
+    assert registry.get("pager") is None
+    assert [str(fault) for fault in registry.faults] == [
+        "sink plugin beeper of zz-pager 1.0: Sink.kind is 'pager'; its entry point has to have the same name"
+    ]
+
+
+@pytest.mark.parametrize("name", ["inbox", "beeper"])
+def test_a_built_in_kind_cannot_be_taken_over(site: Site, name: str):
+    """A plugin that claims a built-in kind, in its entry point (then it is not imported) or its class, is left out."""
+    site.install("zz-thief", f"{name} = zz_thief:Sink", GOOD.format(kind="inbox"))
+    registry = Registry.load()
+    assert registry.kinds() == BUILT_IN
+    assert registry.get("inbox").__module__ == "sinks.inbox"
+    assert [fault.entry_point for fault in registry.faults] == [name]
+    assert ("zz_thief" in sys.modules) == (name == "beeper")
+
+
+def test_two_plugins_of_one_kind_are_both_left_out(site: Site):
+    """With two claims to a kind neither gets its deliveries: the order of installation must not choose a receiver."""
+    site.good("zz-pager", "pager")
+    site.good("aa-pager", "pager")
+    registry = Registry.load()
+    assert registry.kinds() == BUILT_IN
+    reason = "kind 'pager' is claimed by aa-pager 1.0 and zz-pager 1.0; none of them is taken"
+    assert registry.faults == (Fault("pager", "aa-pager 1.0", reason), Fault("pager", "zz-pager 1.0", reason))
+
+
+def test_one_class_found_twice_is_one_kind(site: Site):
+    """Two packages that point at the same class agree."""
+    site.good("zz-pager", "pager")
+    site.install("zz-alias", "pager = zz_pager:Sink")
+    registry = Registry.load()
+    assert (registry.get("pager") is not None, registry.faults) == (True, ())
+
+
+def test_a_package_with_an_unreadable_list_is_reported(site: Site):
+    """Metadata that cannot be read hides no other package's plugins."""
+    site.install("zz-broken", "a line without its sign")
+    site.good("zz-good", "good")
+    with pytest.raises(TypeError, match=r"."):
+        importlib.metadata.entry_points(group="sense_worker.sinks")
+    registry = Registry.load()
+    assert registry.get("good") is not None
+    (fault,) = registry.faults
+    assert (fault.entry_point, fault.package) == ("", "zz-broken 1.0")
+    assert fault.reason.startswith("its entry points are unreadable: TypeError: ")
+
+
+@pytest.mark.case("C62")
+def test_a_fault_is_one_line(site: Site):
+    """What a plugin says while it breaks cannot forge a line of a log."""
+    site.install("zz-odd", "odd = zz_odd:Sink", "raise OSError('\\x1b[2J\\u2028 odd')")
+    (fault,) = Registry.load().faults
+    assert str(fault) == "sink plugin odd of zz-odd 1.0: OSError: \\x1b[2J\\u2028 odd"
+
+
+def test_an_exception_that_cannot_be_told_is_named(site: Site):
+    """An exception whose text raises is reported by its kind."""
+    site.install(
+        "zz-mute",
+        "mute = zz_mute:Sink",
+        """
+        class Mute(Exception):
+            def __str__(self):
+                raise ValueError
+
+        raise Mute
+        """,
+    )
+    (fault,) = Registry.load().faults
+    assert fault.reason == "Mute"
