@@ -142,13 +142,15 @@ def _read(file: Path) -> bytes:
         raise SettingsError(place, "the key file is missing", _INIT) from None
     except OSError as error:
         raise SettingsError(place, f"the key file cannot be read: {error.strerror}", _INIT) from None
-    with os.fdopen(descriptor, "rb") as opened:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise SettingsError(place, "the key file is no regular file", f"remove it, then {_INIT}")
         if stat.S_IMODE(status.st_mode) & 0o077:
             raise SettingsError(place, "others may read the key file", f"chmod 600 {place}")
-        return opened.read(KEY_FILE_LIMIT)
+        return os.read(descriptor, KEY_FILE_LIMIT)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:
