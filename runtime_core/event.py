@@ -52,10 +52,7 @@ def parse_body(raw: bytes) -> TriggerEvent:
     if type(data) is not dict:
         raise _malformed(fields, "data", "must be an object")
     subject = fields.get("subject")
-    if subject is None:
-        if "subject" in fields:
-            raise _malformed(fields, "subject", "must be text")
-    elif type(subject) is not str or len(subject) > SUBJECT_LIMIT:
+    if "subject" in fields and (type(subject) is not str or len(subject) > SUBJECT_LIMIT):
         raise _malformed(fields, "subject", f"must be text of at most {SUBJECT_LIMIT} characters")
     occurred_at = fields.get("occurred_at", "")
     if "occurred_at" in fields and (type(occurred_at) is not str or not is_moment(occurred_at)):
