@@ -127,33 +127,39 @@ class IntakeLoop:
         """Handle an entry that was in hand when a reader died: marked first, so that its death by it is counted."""
         died = self._streams.mark_alone(entry)
         if died >= self._crash_limit:
-            self._bury(entry, f"its process died {died} times while handling it alone")
+            done = self._bury(entry, f"its process died {died} times while handling it alone")
         else:
-            self._handle([entry], self._streams.micros())
+            done = self._handle([entry], self._streams.micros())
+        if not done:
+            self._streams.unmark_alone(entry)
 
-    def _handle(self, entries: Sequence[StreamEntry], redis_now: int) -> None:
-        """Record entries, whatever it takes; a batch that fails for its content is halved until the one is found."""
+    def _handle(self, entries: Sequence[StreamEntry], redis_now: int) -> bool:
+        """Record entries, whatever it takes; a batch that fails for its content is halved until the one is found.
+
+        Returns False when the stop came first.
+        """
         try:
             claimed_at = time.monotonic()
             recorded = self._until_possible(lambda: self._recorder.record(entries, redis_now))
         except RedisError:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns one entry, and the rest must go on
             if len(entries) > 1:
                 middle = len(entries) // 2
-                self._handle(entries[:middle], redis_now)
-                self._handle(entries[middle:], redis_now)
-                return
+                return self._handle(entries[:middle], redis_now) and self._handle(entries[middle:], redis_now)
             log().exception("entry failed", stream=entries[0].stream, id=entries[0].id)
-            self._bury(entries[0], f"recording it raised {type(error).__name__}")
-            return
-        if recorded is not None:
-            self._finish(entries, recorded, claimed_at)
+            return self._bury(entries[0], f"recording it raised {type(error).__name__}")
+        if recorded is None:
+            return False
+        self._finish(entries, recorded, claimed_at)
+        return True
 
-    def _bury(self, entry: StreamEntry, detail: str) -> None:
+    def _bury(self, entry: StreamEntry, detail: str) -> bool:
         recorded = self._until_possible(lambda: [self._recorder.bury(entry, "crashed", detail)])
-        if recorded is not None:
-            self._finish([entry], recorded, time.monotonic())
+        if recorded is None:
+            return False
+        self._finish([entry], recorded, time.monotonic())
+        return True
 
     def _until_possible(self, work: Callable[[], list[Recorded]]) -> list[Recorded] | None:
         """Do `work` until it is done; None when the stop came first: the entries stay pending for another reader."""

@@ -1,10 +1,9 @@
 """Authorities: this process's snapshots, one a tenant, kept while the tenant's version stands (DESIGN §6).
 
-Why a revocation that committed before a claim is always seen: every change bumps its tenant's version in its own
-transaction, and a claim takes the version under a lock in its own (SQLite: one writer at a time; PostgreSQL: FOR
-SHARE, which waits for a running bump and makes the next one wait). A snapshot is used only while its version is that
-one. It may have been filled before: each row was read after the snapshot's version was, so with an equal version at
-the claim no change lies in between.
+A snapshot is used for a decision only while its version is the one that `versions(lock=True)` reads in the deciding
+transaction (see `authority` for why that sees every revocation). It may have been filled before, outside of any
+transaction: each row was read after the snapshot's version was, so with an equal version at the decision no change
+lies in between.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime_core.authority import Authority
-from sense_worker.storage.rows import Rows
+from sense_worker.storage.authority import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,21 +41,16 @@ class Authorities:
 
     def current(self, connection: sa.Connection, tenants: Iterable[str]) -> dict[str, Authority]:
         """Return snapshots of the versions that are committed now."""
-        return self._at(connection, tenants, "")
+        return self._at(connection, tenants, lock=False)
 
     def locked(self, connection: sa.Connection, tenants: Iterable[str]) -> dict[str, Authority]:
         """Return snapshots of versions that cannot change before the transaction of `connection` ends."""
-        return self._at(connection, tenants, " FOR SHARE" if self._database.kind == "postgresql" else "")
+        return self._at(connection, tenants, lock=True)
 
-    def _at(self, connection: sa.Connection, tenants: Iterable[str], lock: str) -> dict[str, Authority]:
-        wanted = sorted(set(tenants))
-        marks = ", ".join("?" * len(wanted))
-        found = Rows(connection, self._database.kind).query(
-            f"SELECT id, authority_version FROM sense_tenant WHERE id IN ({marks}) ORDER BY id{lock}",  # noqa: S608
-            wanted,
-        )
-        versions = {row[0]: int(row[1]) for row in found}
-        return {tenant: self._snapshot(tenant, versions.get(tenant, 0)) for tenant in wanted}
+    def _at(self, connection: sa.Connection, tenants: Iterable[str], *, lock: bool) -> dict[str, Authority]:
+        wanted = set(tenants)
+        found = versions(connection, wanted, lock=lock)
+        return {tenant: self._snapshot(tenant, found.get(tenant, 0)) for tenant in wanted}
 
     def _snapshot(self, tenant: str, version: int) -> Authority:
         kept = self._kept.get(tenant)

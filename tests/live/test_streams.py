@@ -1,0 +1,237 @@
+"""The reader of the streams on a real server: groups that go, readers that die, bodies that are gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import redis
+
+from sense_worker.intake.stream import GROUP, RECLAIM_LOCK, StreamEntry, Streams
+from sense_worker.wire import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STREAM = stream_of("t-red")
+
+
+@pytest.fixture
+def client(redis_url: str) -> Iterator[redis.Redis]:
+    """A client in the shape the readers use."""
+    with redis.Redis.from_url(redis_url, protocol=2) as client:
+        yield client
+
+
+def reader(client: redis.Redis, *, alive_s: float = 30.0, batch: int = 500) -> Streams:
+    """Return a reader that lives."""
+    streams = Streams(client, alive_s=alive_s, block_ms=1, batch_entries=batch)
+    streams.keep_alive()
+    return streams
+
+
+def die(client: redis.Redis, streams: Streams) -> None:
+    """End a reader as SIGKILL does: its key lapses, its pending entries stay."""
+    client.delete(f"sense:alive:{streams.consumer}")
+    client.delete(RECLAIM_LOCK)
+
+
+def fill(client: redis.Redis, tenant: str, count: int) -> None:
+    """Put entries on a tenant's stream."""
+    pipeline = client.pipeline(transaction=False)
+    for _ in range(count):
+        pipeline.xadd(stream_of(tenant), {"b": "x"})
+    pipeline.execute()
+
+
+def bodies(entries: list[StreamEntry]) -> list[bytes | None]:
+    """Return the bodies of entries."""
+    return [None if entry.fields is None else entry.fields[b"b"] for entry in entries]
+
+
+@pytest.mark.case("C01")
+@pytest.mark.parametrize("gone", ["group", "stream", "database"])
+def test_a_group_that_is_gone_is_made_again_without_losing_what_is_unread(client, gone):
+    """After the group, the stream or the database is gone, entries published since are read, older ones are not."""
+    streams = reader(client)
+    client.xadd(STREAM, {"b": "before"})
+    streams.read(["t-red"])
+    before = streams.read_own(["t-red"]) or []
+    streams.acknowledge(before)
+    {
+        "group": lambda: client.xgroup_destroy(STREAM, GROUP),
+        "stream": lambda: client.delete(STREAM),
+        "database": client.flushdb,
+    }[gone]()
+    for body in ("one", "two", "three"):
+        client.xadd(STREAM, {"b": body})
+
+    found = [entry for _ in range(3) for entry in streams.read(["t-red"])]
+
+    assert bodies(found) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.case("C02")
+def test_an_entry_deleted_while_pending_comes_back_without_a_body(client):
+    """Of a dead reader's entries the deleted one is answered as lost and leaves the pending list, the other whole."""
+    dead = reader(client)
+    lost, kept = client.xadd(STREAM, {"b": "lost"}), client.xadd(STREAM, {"b": "kept"})
+    dead.read(["t-red"])
+    client.xdel(STREAM, lost)
+    die(client, dead)
+
+    heir = reader(client)
+    taken = heir.take_over(["t-red"], 1)
+    heir.acknowledge(taken)
+
+    assert [(entry.id, entry.fields) for entry in taken] == [(lost.decode(), None), (kept.decode(), {b"b": b"kept"})]
+    assert client.xpending(STREAM, GROUP)["pending"] == 0
+
+
+@pytest.mark.case("C02")
+def test_reclaim_moves_on_past_a_page_of_ghosts(client):
+    """A whole page of deleted entries does not keep the good one behind it from being taken over."""
+    dead = reader(client)
+    ghosts = [client.xadd(STREAM, {"b": "ghost"}) for _ in range(120)]
+    client.xadd(STREAM, {"b": "good"})
+    dead.read(["t-red"])
+    client.xdel(STREAM, *ghosts)
+    die(client, dead)
+    heir = reader(client)
+
+    taken = []
+    for _ in range(2):
+        page = heir.take_over(["t-red"], 1)
+        heir.acknowledge(page)
+        client.delete(RECLAIM_LOCK)
+        taken += page
+
+    assert len(taken) == 121
+    assert bodies(taken)[-1] == b"good"
+
+
+@pytest.mark.case("C02")
+def test_an_answer_with_an_id_and_no_fields_counts_as_lost(client, monkeypatch):
+    """A server before 7.0 answers XCLAIM of a deleted entry with an id and nothing: that entry is lost too."""
+    dead = reader(client)
+    entry = client.xadd(STREAM, {"b": "body"})
+    dead.read(["t-red"])
+    die(client, dead)
+    heir = reader(client)
+    monkeypatch.setattr(client, "xclaim", lambda *_: [(entry, None), (None, None)])
+
+    taken = heir.take_over(["t-red"], 1)
+
+    assert [(one.id, one.fields) for one in taken] == [(entry.decode(), None)]
+
+
+@pytest.mark.case("C03")
+def test_entries_of_a_reader_that_lives_are_never_taken(client):
+    """However long a live reader holds an entry, no other takes it and its delivery count stays one."""
+    slow, other = reader(client), reader(client)
+    client.xadd(STREAM, {"b": "slow"})
+    slow.read(["t-red"])
+    client.delete(RECLAIM_LOCK)
+
+    assert other.take_over(["t-red"], 1) == []
+    assert client.xpending_range(STREAM, GROUP, "-", "+", 10)[0]["times_delivered"] == 1
+
+
+@pytest.mark.case("C04")
+def test_entries_of_a_dead_reader_are_taken_with_no_new_traffic_and_counted(client):
+    """A replacement under another name takes all five, each marked as handed over twice."""
+    dead = reader(client)
+    for number in range(5):
+        client.xadd(STREAM, {"b": str(number)})
+    dead.read(["t-red"])
+    die(client, dead)
+
+    taken = reader(client).take_over(["t-red"], 1)
+
+    assert bodies(taken) == [b"0", b"1", b"2", b"3", b"4"]
+    assert {entry.deliveries for entry in taken} == {2}
+
+
+@pytest.mark.case("C04")
+def test_the_number_of_consumers_stays_bounded_over_restarts(client):
+    """After fifty readers that died and fifty that retired, only the one that lives is registered."""
+    client.xadd(STREAM, {"b": "first"})
+    for number in range(100):
+        streams = reader(client)
+        streams.read(["t-red"])
+        streams.acknowledge(streams.read_own(["t-red"]))
+        if number % 2:
+            streams.retire(["t-red"])
+        else:
+            die(client, streams)
+    last = reader(client)
+    last.read(["t-red"])
+    last.take_over(["t-red"], 1)
+
+    assert [row["name"].decode() for row in client.xinfo_consumers(STREAM, GROUP)] == [last.consumer]
+
+
+def test_two_readers_never_share_a_name(client):
+    """Readers of one process on one host have names of their own."""
+    assert reader(client).consumer != reader(client).consumer
+
+
+def test_a_reply_that_was_lost_is_read_again_under_the_own_name(client):
+    """Entries handed over in an answer that never arrived are found by reading what is pending for oneself."""
+    streams = reader(client)
+    client.xadd(STREAM, {"b": "unseen"})
+    streams.read(["t-red"])  # the answer is dropped here
+
+    assert bodies(streams.read_own(["t-red"])) == [b"unseen"]
+    assert streams.read(["t-red"]) == []
+
+
+def test_a_backlog_of_one_tenant_does_not_crowd_out_another(client):
+    """One read brings entries of both tenants, though one has more than a batch waiting."""
+    fill(client, "t-red", 1_500)
+    client.xadd(stream_of("t-blue"), {"b": "quiet"})
+    streams = reader(client)
+
+    first = streams.read(["t-red", "t-blue"])
+
+    assert {entry.tenant for entry in first} == {"t-red", "t-blue"}
+    assert len(first) == 501
+
+
+def test_reads_stay_bounded_with_many_busy_tenants(client):
+    """Fifty tenants with a backlog each bring at most the ceiling of entries in one read."""
+    tenants = [f"t{number}" for number in range(50)]
+    for tenant in tenants:
+        fill(client, tenant, 60)
+    streams = reader(client)
+
+    assert len(streams.read(tenants)) == 2_000
+    assert len(streams.read(tenants)) == 500
+
+
+def test_an_acknowledged_entry_is_gone_from_stream_and_pending_list(client):
+    """Acknowledging takes the entry off both, and its mark of having run alone."""
+    dead = reader(client)
+    client.xadd(STREAM, {"b": "x"})
+    dead.read(["t-red"])
+    die(client, dead)
+    heir = reader(client)
+    taken = heir.take_over(["t-red"], 1)
+    heir.mark_alone(taken[0])
+
+    heir.acknowledge(taken)
+
+    assert client.xlen(STREAM) == 0
+    assert client.xpending(STREAM, GROUP)["pending"] == 0
+    assert client.hgetall(f"{STREAM}:alone") == {}
+
+
+def test_only_marks_that_stayed_count_as_deaths(client):
+    """A mark taken back is no death; one left by a process that died is counted by the next."""
+    streams = reader(client)
+    entry = StreamEntry("t-red", STREAM, "1-1", {}, 2)
+
+    assert streams.mark_alone(entry) == 0
+    streams.unmark_alone(entry)
+    assert streams.mark_alone(entry) == 0
+    assert streams.mark_alone(entry) == 1
