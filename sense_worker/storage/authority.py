@@ -1,16 +1,16 @@
-"""Authority from the database: the rows of a tenant at one version, read when first asked for (DESIGN §6).
+"""Authority in the database: its versions, the lock that guards them, and the rows of a tenant (DESIGN §6).
 
 Why a revocation that committed before a claim is always seen. Every change to who may do what takes the authority
 lock of its tenant and raises the tenant's version in its own transaction. A reader reads the version in the
-transaction of its claim and uses a snapshot of exactly that version. The version it reads is at least the one of every
-change that had committed by then, and a snapshot is filled only after its version was read, so its rows are as new or
-newer. There is no age at which a snapshot is dropped, and none it may live to: the longest stale time is zero, counted
-from the claim (C15).
+transaction of its claim and judges by a snapshot of exactly that version. The version it reads is at least the one of
+every change that had committed by then, and a snapshot is filled only after its version was read, so its rows are as
+new or newer. There is no age at which a snapshot is dropped, and none it may live to: the longest stale time is zero,
+counted from the claim (C15).
 
-With `lock`, the reader also holds the shared side of that lock until its transaction ends: no change commits
-meanwhile, so all rows a transaction judges by are of one version, and nothing is allowed that neither the old nor the
-new rows allow (C24). On PostgreSQL it is an advisory lock, because they queue: row locks (FOR SHARE) let readers pass a
-waiting change for ever (measured: with four readers of 60 ms each, one UPDATE waited until they stopped). On SQLite
+With `lock`, a reader also holds the shared side of that lock until its transaction ends: no change commits meanwhile,
+so all rows it judges by are of one version, and nothing is allowed that neither the old nor the new rows allow (C24).
+On PostgreSQL it is an advisory lock, because those queue: with row locks (FOR SHARE) readers that overlap pass a
+waiting change for ever (measured: four readers of 60 ms each kept one UPDATE waiting until they stopped). On SQLite
 BEGIN IMMEDIATE already lets one writer in at a time, and a reader has a snapshot of the whole file.
 """
 
@@ -20,11 +20,10 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
-from runtime_core.authority import Authority
 from runtime_core.errors import NotFound, PackError
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
@@ -43,9 +42,10 @@ from sense_worker.storage.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runtime_core.pack import Pack
+    from sense_worker.storage.engine import Database
     from sense_worker.vault import Vault
     from sinks.registry import Traits
 
@@ -112,37 +112,15 @@ _LOCK_SHARED = sa.text(
 )
 
 
-class Authorities:
-    """The snapshots of one thread: the newest of each tenant it has met."""
-
-    def __init__(self, kinds: SinkKinds, vault: Vault) -> None:
-        self._source = SqlAuthoritySource(kinds, vault)
-        self._snapshots: dict[str, Authority] = {}
-
-    def current(
-        self, connection: sa.Connection, tenants: Iterable[str], *, lock: bool = False
-    ) -> dict[str, Authority]:
-        """Return a snapshot of each tenant that exists, of the version read now; kept ones are used again.
-
-        They fill themselves through `connection` until the next call, so they are asked only while its transaction
-        is open; later they raise. A transaction that changes rows bumps after it last used them: what a snapshot saw
-        of a transaction that rolled back must not stay. Raises HcpError where a sealed secret cannot be opened.
-        """
-        self._source.connection = connection
-        found = {}
-        for tenant, version in versions(connection, tenants, lock=lock).items():
-            snapshot = self._snapshots.get(tenant)
-            if snapshot is None or snapshot.version != version:
-                snapshot = self._snapshots[tenant] = Authority(tenant, version, self._source)
-            found[tenant] = snapshot
-        return found
-
-
 class SqlAuthoritySource:
-    """`runtime_core.authority.AuthoritySource` over SQL; every look-up names the tenant (§9.2.1)."""
+    """`runtime_core.authority.AuthoritySource` over SQL; every look-up names the tenant (§9.2.1).
 
-    def __init__(self, kinds: SinkKinds, vault: Vault, connection: sa.Connection | None = None) -> None:
-        self.connection = connection
+    `rows` is a Database, where each look-up is a transaction of its own, so that snapshots may outlive the one they
+    were made in; or a Connection, to see what its transaction changed. Raises HcpError where no key opens a secret.
+    """
+
+    def __init__(self, rows: Database | sa.Connection, kinds: SinkKinds, vault: Vault) -> None:
+        self._rows = rows
         self._kinds = kinds
         self._vault = vault
 
@@ -180,15 +158,17 @@ class SqlAuthoritySource:
 
     def members(self, tenant: str, project_id: str) -> list[str]:
         t = MEMBERSHIP.c
-        return list(self._bound().scalars(sa.select(t.principal).where(t.tenant == tenant, t.project == project_id)))
+        rows = self._all(sa.select(t.principal).where(t.tenant == tenant, t.project == project_id))
+        return [row.principal for row in rows]
 
     def grants(self, tenant: str, principal_id: str) -> list[Grant]:
         t = GRANT.c
         columns = sa.select(t.id, t.capability, t.pack_id, t["keys"], t.project, t.expires_at)
-        rows = self._bound().execute(columns.where(t.tenant == tenant, t.principal == principal_id).order_by(t.id))
         return [
-            Grant(id, tenant, principal_id, capability, pack_id, None if keys is None else tuple(keys), project, expires)
-            for id, capability, pack_id, keys, project, expires in rows  # noqa: A001
+            Grant(
+                row.id, tenant, principal_id, row.capability, row.pack_id, _tuple(row[3]), row.project, row.expires_at
+            )
+            for row in self._all(columns.where(t.tenant == tenant, t.principal == principal_id).order_by(t.id))
         ]
 
     def revision(self, tenant: str, pack_id: str) -> PackRevision | None:
@@ -202,7 +182,7 @@ class SqlAuthoritySource:
         try:
             pack = self._parsed(tenant, pack_id, row.generation, row.digest)
         except PackError as error:
-            log.error("pack %s of tenant %s is not served: %s", pack_id, tenant, error)
+            log.error("pack %s of tenant %s is not served: %s", pack_id, tenant, error)  # noqa: TRY400 - its text says all
             return None
         return PackRevision(tenant, row.generation, pack, row.allowed_bins)
 
@@ -229,7 +209,7 @@ class SqlAuthoritySource:
         )
         return [
             Route(row.id, tenant, row.owner, pack_id, row.ref, row.sink, row.project, row.expires_at)
-            for row in self._bound().execute(standing.order_by(t.id))
+            for row in self._all(standing.order_by(t.id))
         ]
 
     def _parsed(self, tenant: str, pack_id: str, generation: int, digest: str) -> Pack:
@@ -239,23 +219,29 @@ class SqlAuthoritySource:
             r = REVISION.c
             files = sa.select(r.surface, r.policy, r.harness)
             at = (r.tenant == tenant, r.pack_id == pack_id, r.generation == generation)
-            pack = read_pack(*self._bound().execute(files.where(*at)).one())
+            surface, policy, harness = self._all(files.where(*at))[0]
+            pack = read_pack(surface=surface, policy=policy, harness=harness)
             _PACKS.put(key, pack)
         return pack
 
-    def _first(self, query: sa.Select[tuple[object, ...]]) -> sa.Row[tuple[object, ...]] | None:
-        return self._bound().execute(query).first()
+    def _first(self, query: sa.Select[*tuple[Any, ...]]) -> sa.Row[*tuple[Any, ...]] | None:
+        return next(iter(self._all(query)), None)
 
-    def _bound(self) -> sa.Connection:
-        if self.connection is None:
-            raise RuntimeError("an authority snapshot is filled only inside a transaction")
-        return self.connection
+    def _all(self, query: sa.Select[*tuple[Any, ...]]) -> Sequence[sa.Row[*tuple[Any, ...]]]:
+        if isinstance(self._rows, sa.Connection):
+            return self._rows.execute(query).all()
+        with self._rows.read() as connection:
+            return connection.execute(query).all()
 
 
-def credential(vault: Vault, row: sa.Row[tuple[object, ...]]) -> Credential:
+def credential(vault: Vault, row: sa.Row[*tuple[Any, ...]]) -> Credential:
     """Open the secrets of a session or activation row. Raises HcpError where no key opens them."""
     previous = row.previous_secret
     return Credential(vault.open(row.secret), None if previous is None else vault.open(previous), row.previous_until)
+
+
+def _tuple(keys: list[str] | None) -> tuple[str, ...] | None:
+    return None if keys is None else tuple(keys)
 
 
 class _ParsedPacks:

@@ -71,8 +71,8 @@ def schema_step(connection: sa.Connection) -> str | None:
 def upgrade(connection: sa.Connection, step: str) -> None:
     """Run the steps up to `step` in the transaction of `connection`; the caller holds the lock."""
     # Alembic costs 0.2 s to import, and a schema is up to date at almost every start.
-    from alembic import command  # noqa: PLC0415
-    from alembic.config import Config  # noqa: PLC0415
+    from alembic import command
+    from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
