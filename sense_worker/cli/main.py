@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -98,6 +99,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """Run the command line of this process; the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character gets its escape
     sys.exit(run())
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from runtime_core.errors import NotFound, UsageError
+from runtime_core.errors import NotFound
+from sense_worker.cli import render
 from sense_worker.cli.acting import settings
 from sense_worker.cli.values import Json, example, json_object
 
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
     from sense_worker.settings import Settings
 
 _ACTIVATION_ID = re.compile(r"act_[0-9a-f]{16}", re.ASCII)
-_ACTIVATE = "name one: --activation ID or FILE, or set SENSE_ACTIVATION_FILE; `sense-worker activate PACK` makes one"
 
 
 def register(app: typer.Typer, *, panel: str) -> None:
     """Add the command of this file to the application."""
-    call = """publish commit.created --data '{"sha": "4b825dc", "branch": "main"}' --activation act_0123456789abcdef"""
+    call = 'publish note.written --data \'{"text": "hello"}\' --activation act_0123456789abcdef'
     app.command(rich_help_panel=panel, epilog=example(call))(publish)
 
 
@@ -40,26 +40,34 @@ def publish(
         str | None, typer.Option("--occurred-at", metavar="RFC3339", help="With a zone. Default: now.")
     ] = None,
     confirm: Annotated[
-        Literal["ledger"] | None, typer.Option("--confirm", help="ledger: wait until the event is in the ledger.")
-    ] = None,
+        Literal["accepted", "ledger"], typer.Option("--confirm", help="ledger: wait until the event is in the ledger.")
+    ] = "accepted",
     json: Json = False,
 ) -> None:
-    """Publish one trigger event, signed with an activation's secret. Done means: it is on the stream."""
+    """Publish one trigger event, signed with an activation's secret. Done means: the stream has it."""
+    from sense_worker.publisher import Publisher
+    from sense_worker.up_file import discover_redis_url
+
     payload = json_object(data, "--data")
     loaded = settings()
-    file = _activation_file(activation, loaded)
-    raise NotImplementedError((ref, payload, file, subject, message_id, occurred_at, confirm, json))
+    ledger = loaded.database_url if confirm == "ledger" else None
+    with Publisher(
+        _activation_file(activation, loaded),
+        redis_url=discover_redis_url(loaded),
+        stream_limit=loaded.stream_limit,
+        database_url=ledger,
+    ) as publisher:
+        row = publisher.publish(ref, payload, subject=subject, occurred_at=occurred_at, id=message_id, confirm=confirm)
+    render.print_row(row, f"published; `sense-worker explain {row.event_id}` tells what becomes of it", as_json=json)
 
 
-def _activation_file(given: str | None, loaded: Settings) -> Path:
-    """Return the activation file meant by an id, a path, or SENSE_ACTIVATION_FILE; raises UsageError, NotFound."""
+def _activation_file(given: str | None, loaded: Settings) -> Path | None:
+    """Return the file meant by an id or a path; None leaves it to SENSE_ACTIVATION_FILE. Raises NotFound."""
     if given is None:
-        if loaded.activation_file is None:
-            raise UsageError("--activation", "no activation is named", _ACTIVATE)
         return loaded.activation_file
-    file = (
-        loaded.home / "activations" / f"{given}.json" if _ACTIVATION_ID.fullmatch(given) else Path(given).expanduser()
-    )
+    if not _ACTIVATION_ID.fullmatch(given):
+        return Path(given).expanduser()
+    file = loaded.home / "activations" / f"{given}.json"
     if not file.is_file():
-        raise NotFound("--activation", f"{file} is no activation file", _ACTIVATE)
+        raise NotFound(f"--activation {given}", f"there is no {file}", "`sense-worker activate PACK` writes one")
     return file

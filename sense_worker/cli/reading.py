@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sense_worker.cli import render
+from sense_worker.cli import explained, render
 from sense_worker.cli.acting import operator
 from sense_worker.cli.values import Json, Limit, example
 
@@ -96,11 +96,11 @@ def explain(
 ) -> None:
     """Tell why an event arrived or did not: every step, the exact text, the grant or clause that decided."""
     with operator() as acting:
-        explanation: Any = acting.explain(about)
+        row = render.plain(acting.explain(about))
     if json:
-        render.print_json(render.plain(explanation))
+        render.print_json(row)
     else:
-        render.print_lines(explanation.lines())
+        render.print_lines(explained.told(row))
 
 
 def _delivery_head(row: Mapping[str, Any]) -> Sequence[str]:

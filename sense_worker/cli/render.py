@@ -177,6 +177,24 @@ def print_lines(lines: Iterable[str]) -> None:
         out.print(printable(text), soft_wrap=True)
 
 
+def print_chapter(title: str, facts: Mapping[str, Any]) -> None:
+    """Print a part of a story: its title, then its facts by name, one a line."""
+    out = console()
+    out.print(printable(title), style="bold", soft_wrap=True)
+    for name, value in facts.items():
+        for one in value if isinstance(value, list) else [value]:
+            text = styled(shown(one))
+            if ": denied" in text.plain or "; then denied" in text.plain:
+                text.stylize("red")
+            out.print(styled(f"  {name.replace('_', ' ')}: ").append_text(text), soft_wrap=True)
+
+
+def print_log(lines: Sequence[str]) -> None:
+    """Print the end of a log to standard error."""
+    for line in lines:
+        sys.stderr.write(f"  | {printable(line)}\n")
+
+
 def warn(text: str) -> None:
     """Print one warning line to standard error."""
     sys.stderr.write(f"warning: {printable(text)}\n")

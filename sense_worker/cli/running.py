@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from runtime_core.errors import HcpError
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator, settings
 from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, example
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 GitPack = Annotated[
     Path | None, typer.Option("--pack", metavar="PATH", help="The git pack; found by itself in a checkout.")
@@ -21,8 +25,7 @@ def register_start(app: typer.Typer, *, panel: str) -> None:
     """Add the commands that run something, in the order of the help."""
     app.command(rich_help_panel=panel, epilog=example("init"))(init)
     app.command(rich_help_panel=panel, epilog=example("up"))(up)
-    passed_on = {"allow_extra_args": True, "ignore_unknown_options": True}
-    app.command(rich_help_panel=panel, context_settings=passed_on, epilog=example("worker --concurrency 8"))(worker)
+    app.command(rich_help_panel=panel, epilog=example("worker"))(worker)
     app.command(rich_help_panel=panel, epilog=example("demo"))(demo)
     app.command(rich_help_panel=panel, epilog=example("version"))(version)
 
@@ -53,11 +56,11 @@ def up() -> None:
     raise typer.Exit(run_up(settings()))
 
 
-def worker(context: typer.Context) -> None:
-    """Run one worker against SENSE_REDIS_URL; further arguments go to `celery worker`."""
+def worker() -> None:
+    """Run one worker against SENSE_REDIS_URL: its readers, its sweep and its pool. SIGTERM stops it in order."""
     from sense_worker.app import run_worker
 
-    raise typer.Exit(run_worker(settings(), context.args))
+    run_worker(settings())
 
 
 def demo(
@@ -68,10 +71,23 @@ def demo(
     pack: GitPack = None,
     json: Annotated[bool, typer.Option("--json", help="Print the story as one JSON object.")] = False,
 ) -> None:
-    """Show the whole thing at work in a temporary folder: a real commit, two sinks, two denials, the audit."""
+    """Show it all at work in a temporary folder: a real commit, two sinks, two denials, the audit. Takes about 15 s."""
     from sense_worker.demo import run_demo
 
-    raise typer.Exit(run_demo(pack=pack, keep=keep, as_json=json))
+    def tell(title: str, facts: Mapping[str, Any]) -> None:
+        if not json:
+            render.print_chapter(title, facts)
+
+    try:
+        facts = run_demo(tell, render.print_log, pack=pack, keep=keep)
+    except HcpError as error:
+        if json:
+            render.print_json({"ok": False, "error": str(error)})
+        raise
+    if json:
+        render.print_json(facts)
+    else:
+        render.print_lines([f"All of it happened, in {facts['seconds']} s."])
 
 
 def status(*, json: Json = False) -> None:
@@ -86,7 +102,11 @@ def health(*, json: Json = False) -> None:
     from sense_worker.health import check_health
 
     row = check_health(settings())
-    render.print_row(row, as_json=json)
+    if json:
+        render.print_json(render.plain(row))
+    else:
+        verdicts = ({"verdict": "ok" if one.ok else "bad", "name": one.name, "text": one.text} for one in row.findings)
+        render.print_table(verdicts, {"": "verdict", "WHAT": "name", "FOUND": "text"}, as_json=False, empty="")
     if not row.ok:
         raise typer.Exit(FAILED)
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from runtime_core.errors import DoorError, UsageError
+from runtime_core.event import BODY_LIMIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
@@ -66,32 +68,41 @@ def options(texts: Iterable[str], json_text: str | None) -> dict[str, Any]:
         plain = name.removesuffix(":")
         if plain in given:
             raise UsageError("--option", f"{plain!r} is given twice", "give each name once")
-        given[plain] = json_value(value.encode(), f"--option {plain}") if name != plain else value
+        given[plain] = json_value(value, f"--option {plain}") if name != plain else value
     return given
 
 
 def json_object(text: str, place: str) -> dict[str, Any]:
-    """Return the JSON object that `text` is, or names: `@FILE`, or `-` for standard input. Raises UsageError."""
+    """Return the JSON object that `text` is, or names: `@FILE`, or `-` for standard input.
+
+    As strict as every other door (DESIGN §4); raises UsageError naming the place in the document.
+    """
+    from runtime_core.strict_json import parse_object
+
     if text == "-":
-        data = sys.stdin.buffer.read()
+        data = sys.stdin.buffer.read(BODY_LIMIT + 1)
     elif text.startswith("@"):
         data = read_file(Path(text[1:]), place)
     else:
         data = text.encode("utf-8", "surrogateescape")
-    value = json_value(data, place)
-    if not isinstance(value, dict):
-        raise UsageError(place, "is not a JSON object", 'write {"name": …}')
-    return value
+    with _refused():
+        return parse_object(data, limit=BODY_LIMIT, what=place)
 
 
-def json_value(data: bytes, place: str) -> Any:
-    """Parse as strictly as every other door (DESIGN §4); raises UsageError naming the place in the document."""
+def json_value(text: str, place: str) -> Any:
+    """Return any JSON value, as strictly as `json_object`. Raises UsageError."""
     from runtime_core.strict_json import parse
 
+    with _refused():
+        return parse(text.encode("utf-8", "surrogateescape"), limit=BODY_LIMIT, what=place)
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
     try:
-        return parse(data)
+        yield
     except DoorError as error:
-        raise UsageError(place, str(error), error.way_out) from None
+        raise UsageError(error.place, error.reason, error.way_out) from None
 
 
 def read_file(path: Path, place: str) -> bytes:

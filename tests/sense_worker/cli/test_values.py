@@ -42,7 +42,7 @@ def test_options_are_texts_unless_json_is_asked_for():
         (["a=1", "a:=2"], None, "--option: 'a' is given twice (give each name once)"),
         (["a=1"], '{"a": 2}', "--option: 'a' is given twice (give each name once)"),
         ([":=1"], None, "--option: ':=1' is not NAME=VALUE (write --option NAME=VALUE)"),
-        ([], "[1]", '--options-json: is not a JSON object (write {"name": …})'),
+        ([], "[1]", "--options-json: must be an object, not a list"),
     ],
 )
 def test_bad_options_are_refused(texts, json_text, line):
@@ -59,7 +59,7 @@ def test_json_is_parsed_as_strictly_as_at_every_other_door(text):
     with pytest.raises(UsageError) as refused:
         values.json_object(text, "--data")
 
-    assert refused.value.place == "--data"
+    assert refused.value.place.startswith("--data")
 
 
 def test_an_object_comes_from_a_file_or_from_standard_input(tmp_path, monkeypatch):

@@ -1,0 +1,125 @@
+"""The demo as a newcomer runs it: real server, real worker, real git."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACK = Path(__file__).resolve().parents[2] / "examples" / "packs" / "git"
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git on PATH")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder for temporary files of the demo, short enough for a socket; at the end nothing may be left in it."""
+    yield tmp_path
+    left = [path.name for path in tmp_path.iterdir() if path.name.startswith("sense-demo-")]
+    living = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit() and plays_in(tmp_path, entry)]
+    assert (left, living) == ([], [])
+
+
+def plays_in(folder, process):
+    """Whether a process belongs to a demo of this folder."""
+    try:
+        known = (process / "environ").read_bytes() + (process / "cmdline").read_bytes()
+        return f"{folder}/sense-demo-".encode() in known
+    except OSError:
+        return False
+
+
+def demo(folder, *arguments):
+    """Start the demo; settings of the caller must not reach it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "sense_worker.cli.main", "demo", *arguments],
+        env={**os.environ, "TMPDIR": str(folder), "SENSE_REDIS_URL": "redis://127.0.0.1:1", "SENSE_INTAKE": "nonsense"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.spec("9.7.sense")
+def test_a_commit_arrives_and_the_ones_without_a_grant_do_not(folder):
+    """Everything the story says happened, as one object, and nothing else is on standard output."""
+    process = demo(folder, "--json")
+    out, err = process.communicate(timeout=100)
+
+    assert (process.returncode, err) == (0, "")
+    told = json.loads(out)
+    assert (told["v"], told["ok"]) == (1, True)
+    assert sorted(told["delivered"]["delivered"]) == ["ana -> ana-log: delivered", "ana -> inbox: delivered"]
+    assert told["missing_grant"]["denied"] == ["ana -> inbox: denied: missing sense.enable"]
+    assert sorted(told["revoked"]["denied"]) == [
+        "ana -> ana-log: denied: missing sense.enable",
+        "ana -> inbox: denied: missing sense.enable",
+    ]
+    assert told["audit"]["denials"] == 3
+    passed = "passed resolve_pack, resolve_activation, resolve_trigger, authenticate, require_land"
+    for line in told["missing_grant"]["explained"] + told["revoked"]["explained"]:
+        assert line.partition(": ")[2] == f"{passed}; then denied: missing sense.enable [§9.7.sense]"
+
+
+def test_what_does_not_happen_fails_the_demo(folder):
+    """A pack that is not the git pack: exit 1, one object that says so, the end of the log on standard error."""
+    other = folder / "pack"
+    shutil.copytree(PACK, other)
+    (other / "install-hooks.sh").write_text("#!/bin/sh\necho 'no hooks today' >&2\nexit 3\n")
+
+    process = demo(folder, "--json", "--pack", str(other))
+    out, err = process.communicate(timeout=100)
+
+    assert process.returncode == 1
+    assert json.loads(out) == {"v": 1, "ok": False, "error": f"{other}/install-hooks.sh: exit code 3: no hooks today"}
+    assert err.splitlines()[-1] == f"error: {other}/install-hooks.sh: exit code 3: no hooks today"
+    assert any("ready: private" in line for line in err.splitlines())
+
+
+def test_an_interrupt_leaves_nothing_behind(folder):
+    """Ctrl-C in the middle: exit 130, no folder, no process."""
+    process = demo(folder)
+    assert process.stdout is not None
+    process.stdout.readline()
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+    assert process.returncode == 130
+
+
+def test_keep_leaves_the_home_and_the_repository(folder):
+    """`--keep` says where; the home can be asked afterwards."""
+    process = demo(folder, "--json", "--keep")
+    out, _ = process.communicate(timeout=100)
+    kept = Path(json.loads(out)["kept"]["folder"])
+
+    done = subprocess.run(
+        [sys.executable, "-m", "sense_worker.cli.main", "audit", "verify"],
+        env={**os.environ, "HCP_HOME": str(kept / "home")},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert (kept.parent, (kept / "repository" / ".git").is_dir()) == (folder, True)
+    assert (done.returncode, done.stderr) == (0, "")
+    shutil.rmtree(kept)
+
+
+def test_outside_a_checkout_the_demo_says_what_it_needs(monkeypatch, tmp_path):
+    """An installed copy has no examples: the line names the option."""
+    from runtime_core.errors import UsageError
+    from sense_worker import demo as module
+
+    monkeypatch.setattr(module, "__file__", str(tmp_path / "sense_worker" / "demo.py"))
+
+    with pytest.raises(UsageError) as refused:
+        module.find_pack()
+
+    assert refused.value.way_out == "give --pack PATH to examples/packs/git of a checkout"
