@@ -120,13 +120,15 @@ def answers(url: str, *, timeout_s: float = 1.0) -> bool:
 
 
 def connect(url: str, *, timeout_s: float) -> redis.Redis:
-    """Return a client for questions about the server: one try, so that its answer is about now."""
+    """Return a client for questions about the server: one try, so that its answer is about now; answers are text."""
     return redis.Redis.from_url(
         url,
         socket_timeout=timeout_s,
         socket_connect_timeout=timeout_s,
         retry=Retry(NoBackoff(), 0),
-        legacy_responses=True,
+        protocol=2,
+        decode_responses=True,
+        encoding_errors="replace",
     )
 
 

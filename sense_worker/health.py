@@ -1,0 +1,189 @@
+"""Health, judged by finished work: a process that lives and does nothing is not healthy (C64, DESIGN §9)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from runtime_core.errors import HcpError
+from sense_worker.intake.health import HEALTH_KEY
+from sense_worker.server import NO_EVICTION, connect, server_facts
+from sense_worker.storage.engine import Database
+from sense_worker.storage.migrate import check_schema
+from sense_worker.storage.rows import Rows
+from sense_worker.up_file import discover_redis_url
+from sense_worker.vault import Vault
+from sense_worker.waiting import oldest_entry
+from sense_worker.wiring import audit_log
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sense_worker.settings import Settings
+
+WAITING_S = 60.0
+"""How long an entry or a due delivery may wait: a sweep rings every second, a takeover happens within seconds."""
+_DUE = (
+    "SELECT lane, state, ? - due_at FROM sense_delivery "
+    "WHERE state IN ('pending', 'retrying', 'delivering', 'held') AND due_at <= ? ORDER BY due_at LIMIT 1"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing looked at; `text` is one line for people."""
+
+    name: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """All that was looked at; `ok` when every finding is."""
+
+    ok: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pulses:
+    """What the readers say of themselves, reduced to the newest; moments by Redis's clock."""
+
+    finished_at: int
+    """When a reader last finished a turn; 0 where none ever did."""
+    state: str
+    """Of the reader heard last: `ok`, or what keeps it from finishing."""
+    future_id: bool
+
+
+def check_health(settings: Settings, *, waiting_s: float = WAITING_S) -> Health:
+    """Look at everything an event passes: server, readers, stream, ledger, lanes, audit. Raises nothing of theirs."""
+    look = _Look(settings, waiting_s)
+    findings = tuple(
+        _found(name, judge)
+        for name, judge in (
+            ("redis", look.server),
+            ("reader", look.reader),
+            ("database", look.database),
+            ("stream", look.stream),
+            ("deliveries", look.deliveries),
+            ("audit", look.audit),
+        )
+    )
+    look.close()
+    return Health(all(finding.ok for finding in findings), findings)
+
+
+def read_pulses(client: redis.Redis) -> Pulses:
+    """Return what the readers wrote last. Raises redis.RedisError."""
+    fields: list[dict[str, Any]] = [json.loads(text) for text in client.hvals(HEALTH_KEY)]
+    newest = max(fields, key=lambda field: field["at"], default={"state": "no reader"})
+    return Pulses(
+        finished_at=max((int(field["finished_at"]) for field in fields), default=0),
+        state=str(newest["state"]),
+        future_id=bool(newest.get("future_id")),
+    )
+
+
+def redis_micros(client: redis.Redis) -> int:
+    """Return Redis's clock in microseconds. Raises redis.RedisError."""
+    seconds, micros = client.time()
+    return int(seconds) * 1_000_000 + int(micros)
+
+
+def _found(name: str, judge: Callable[[], tuple[bool, str]]) -> Finding:
+    try:
+        ok, text = judge()
+    except redis.RedisError as error:
+        ok, text = False, f"cannot be asked: {error}"
+    except HcpError as error:
+        ok, text = False, str(error)
+    return Finding(name, ok, text)
+
+
+class _Look:
+    """Each method judges one thing: whether it is well, and a line that says so."""
+
+    def __init__(self, settings: Settings, waiting_s: float) -> None:
+        self._settings = settings
+        self._waiting_s = waiting_s
+        self._url = discover_redis_url(settings)
+        self._database: Database | None = None
+
+    def server(self) -> tuple[bool, str]:
+        if self._url is None:
+            return False, "SENSE_REDIS_URL is not set and no `sense-worker up` runs on this home"
+        facts = server_facts(self._url)
+        if facts.policy != NO_EVICTION:
+            return False, f"maxmemory-policy is {facts.policy}: it may drop accepted events (set {NO_EVICTION})"
+        if not facts.append_only:
+            return False, "append-only is off: a crash of it loses accepted events (set appendonly yes)"
+        return True, f"version {facts.version}, append-only, {NO_EVICTION}"
+
+    def reader(self) -> tuple[bool, str]:
+        with self._client() as client:
+            pulses, now = read_pulses(client), redis_micros(client)
+        if not pulses.finished_at:
+            return False, "no worker ever read here (run `sense-worker worker`)"
+        age_s = (now - pulses.finished_at) / 1e6
+        # A turn may block for block_ms before it finishes with nothing.
+        limit_s = 3 * self._settings.heartbeat_s + self._settings.block_ms / 1000
+        if age_s > limit_s:
+            return False, f"the last finished turn was {age_s:.0f} s ago, state {pulses.state} (limit {limit_s:g} s)"
+        if pulses.future_id:
+            return False, "a stream id lies over 5 s ahead of Redis's clock: somebody writes ids of their own"
+        return True, f"a turn finished {max(age_s, 0):.1f} s ago"
+
+    def database(self) -> tuple[bool, str]:
+        database = self._opened()
+        check_schema(database)
+        return True, f"{database.kind}, schema current"
+
+    def stream(self) -> tuple[bool, str]:
+        database = self._opened()
+        with database.read() as connection:
+            tenants = [row[0] for row in Rows(connection, database.kind).query("SELECT id FROM sense_tenant")]
+        with self._client() as client:
+            oldest, now = oldest_entry(client, tenants), redis_micros(client)
+        if oldest is None:
+            return True, "nothing waits"
+        age_s = (now - oldest.micros) / 1e6
+        text = f"the oldest entry of {oldest.stream} waits {max(age_s, 0):.0f} s"
+        return age_s <= self._waiting_s, text if age_s <= self._waiting_s else f"{text} (limit {self._waiting_s:g} s)"
+
+    def deliveries(self) -> tuple[bool, str]:
+        database = self._opened()
+        with database.read() as connection:
+            now = database.now(connection)
+            due = Rows(connection, database.kind).query(_DUE, (now, now))
+        if not due:
+            return True, "nothing is due"
+        lane, state, late = due[0]
+        text = f"the oldest due delivery is {state} in lane {lane}, {late / 1e6:.0f} s late"
+        return late <= self._waiting_s * 1e6, text
+
+    def audit(self) -> tuple[bool, str]:
+        log = audit_log(self._settings, Vault.load(self._settings))
+        try:
+            log.probe()
+        finally:
+            log.close()
+        return True, f"{self._settings.audit_file} can be written"
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._database.dispose()
+
+    def _client(self) -> redis.Redis:
+        if self._url is None:
+            raise redis.ConnectionError("no server is known")
+        return connect(self._url, timeout_s=5)
+
+    def _opened(self) -> Database:
+        if self._database is None:
+            self._database = Database(self._settings.database_url)
+        return self._database

@@ -1,0 +1,63 @@
+"""What waits on the streams: the oldest entry that no reader has finished."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import redis
+
+from sense_worker.intake.stream import GROUP
+from sense_worker.wire import stream_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Waiting(NamedTuple):
+    """An entry that was not finished, read or not."""
+
+    stream: str
+    id: str
+
+    @property
+    def micros(self) -> int:
+        """The moment in its id."""
+        return int(self.id.partition("-")[0]) * 1000
+
+
+def oldest_entry(client: redis.Redis, tenants: Sequence[str]) -> Waiting | None:
+    """Return the oldest unread or pending entry of these tenants' streams; None where nothing waits.
+
+    Two round trips for all of them. `client` decodes its answers. Raises redis.RedisError.
+    """
+    streams = [stream_of(tenant) for tenant in tenants]
+    asked = client.pipeline(transaction=False)
+    for stream in streams:
+        asked.xinfo_groups(stream)
+        asked.xpending(stream, GROUP)
+    answers = asked.execute(raise_on_error=False)
+    groups = [_last_read(answer) for answer in answers[::2]]
+    unread = client.pipeline(transaction=False)
+    for stream, last in zip(streams, groups, strict=True):
+        unread.xrange(stream, f"({last}", "+", count=1)
+    found = [Waiting(name, ids[0][0]) for name, ids in zip(streams, unread.execute(), strict=True) if ids]
+    for stream, pending in zip(streams, answers[1::2], strict=True):
+        if not _absent(pending) and pending["pending"]:
+            found.append(Waiting(stream, str(pending["min"])))
+    return min(found, key=lambda waiting: waiting.micros, default=None)
+
+
+def _last_read(answer: Any) -> str:
+    """Return the last id the group was given; without stream or group nothing was read."""
+    if _absent(answer):
+        return "0-0"
+    return next((str(group["last-delivered-id"]) for group in answer if group["name"] == GROUP), "0-0")
+
+
+def _absent(answer: Any) -> bool:
+    """Say whether a stream or its group does not exist; any other error is raised."""
+    if not isinstance(answer, redis.ResponseError):
+        return False
+    if str(answer).lower().startswith(("no such key", "nogroup")):
+        return True
+    raise answer
