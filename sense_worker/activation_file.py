@@ -72,13 +72,15 @@ def _read(named: str) -> bytes:
         descriptor = os.open(named, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
         _refuse(named, f"cannot be read: {getattr(error, 'strerror', None) or error}")
-    with os.fdopen(descriptor, "rb") as opened:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
             _refuse(named, "is no regular file")
-        if stat.S_IMODE(status.st_mode) & 0o077:
+        if stat.S_IMODE(mode) & 0o077:
             raise UsageError(named, "others may read or change it, and it holds a secret", f"chmod 600 {named}")
-        return opened.read(_LIMIT + 1)
+        return os.read(descriptor, _LIMIT + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _refuse(named: str, reason: str) -> NoReturn:

@@ -167,6 +167,8 @@ class Publishing:
                 yield Pause(PAUSE_S * 2 ** (failures - 1))
             except PublishError as error:
                 raise self._counted(error, ids, prepared) from error.__cause__
+            else:
+                failures = 0
 
     def _send_chunk(self, chunk: Sequence[Prepared], ids: list[str]) -> Plan[None]:
         key = stream_of(self.activation.tenant)
