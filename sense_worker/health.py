@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import redis
+import sqlalchemy as sa
 
 from runtime_core.errors import HcpError
 from sense_worker.intake.health import HEALTH_KEY
 from sense_worker.server import NO_EVICTION, connect, server_facts
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
-from sense_worker.storage.rows import Rows
+from sense_worker.storage.schema import TENANT
 from sense_worker.up_file import discover_redis_url
 from sense_worker.vault import Vault
 from sense_worker.waiting import oldest_entry
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 WAITING_S = 60.0
 """How long an entry or a due delivery may wait: a sweep rings every second, a takeover happens within seconds."""
-_DUE = (
-    "SELECT lane, state, ? - due_at FROM sense_delivery "
-    "WHERE state IN ('pending', 'retrying', 'delivering', 'held') AND due_at <= ? ORDER BY due_at LIMIT 1"
+# The states as the partial index has them.
+_DUE = sa.text(
+    "SELECT lane, state, :now - due_at FROM sense_delivery "
+    "WHERE state IN ('pending', 'retrying', 'delivering', 'held') AND due_at <= :now ORDER BY due_at LIMIT 1"
 )
 
 
@@ -102,6 +104,8 @@ def _found(name: str, judge: Callable[[], tuple[bool, str]]) -> Finding:
         ok, text = False, f"cannot be asked: {error}"
     except HcpError as error:
         ok, text = False, str(error)
+    except Exception as error:  # noqa: BLE001 - a driver's own error is a finding like any other
+        ok, text = False, f"cannot be asked: {type(error).__name__}: {error}".splitlines()[0]
     return Finding(name, ok, text)
 
 
@@ -146,7 +150,7 @@ class _Look:
     def stream(self) -> tuple[bool, str]:
         database = self._opened()
         with database.read() as connection:
-            tenants = [row[0] for row in Rows(connection, database.kind).query("SELECT id FROM sense_tenant")]
+            tenants = list(connection.scalars(sa.select(TENANT.c.id)))
         with self._client() as client:
             oldest, now = oldest_entry(client, tenants), redis_micros(client)
         if oldest is None:
@@ -159,10 +163,10 @@ class _Look:
         database = self._opened()
         with database.read() as connection:
             now = database.now(connection)
-            due = Rows(connection, database.kind).query(_DUE, (now, now))
-        if not due:
+            due = connection.execute(_DUE, {"now": now}).first()
+        if due is None:
             return True, "nothing is due"
-        lane, state, late = due[0]
+        lane, state, late = due
         text = f"the oldest due delivery is {state} in lane {lane}, {late / 1e6:.0f} s late"
         return late <= self._waiting_s * 1e6, text
 

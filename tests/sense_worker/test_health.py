@@ -1,0 +1,251 @@
+"""Health: each finding turns bad for its own cause and for no other, on a real server and both databases."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import insert
+
+from sense_worker.health import check_health
+from sense_worker.intake.health import HEALTH_KEY
+from sense_worker.server import connect
+from sense_worker.settings import Settings
+from sense_worker.storage import tables
+from sense_worker.storage.engine import Database
+from sense_worker.up_file import discover_redis_url, remove_up_file, write_up_file
+from sense_worker.vault import Vault
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import redis
+
+    from tests.redis_servers import RedisServer
+
+STREAM = "sense:acme:events"
+LATE = 61_000_000
+"""Microseconds: just over the minute that something may wait."""
+
+
+class Runtime:
+    """A home where everything is well: a reader just finished a turn, nothing waits."""
+
+    def __init__(self, home: Path, redis_url: str, database_url: str) -> None:
+        env = {"HCP_HOME": str(home), "SENSE_REDIS_URL": redis_url, "SENSE_DATABASE_URL": database_url}
+        self.settings = Settings.load(env)
+        home.mkdir(exist_ok=True)
+        Vault.create(home)
+        self.redis: redis.Redis = connect(redis_url, timeout_s=5)
+        self.database = Database(database_url)
+        with self.database.write() as connection:
+            connection.execute(insert(tables.Tenant).values(id="acme", authority_version=1, created_at=1))
+        self.pulse()
+
+    def now(self) -> int:
+        seconds, micros = self.redis.time()
+        return seconds * 1_000_000 + micros
+
+    def pulse(self, name: str = "reader", ago_s: float = 0, **fields: Any) -> None:
+        at = int(self.now() - ago_s * 1e6)
+        field = {"at": at, "finished_at": at, "state": "ok", "future_id": False, "entries": 0, **fields}
+        self.redis.hset(HEALTH_KEY, name, json.dumps(field))
+
+    def delivery(self, state: str, late: int) -> None:
+        with self.database.write() as connection:
+            at = self.database.now(connection) - late
+            row = {"event_id": bytes(16), "route_id": "rte_1", "tenant": "acme", "lane": "acme/log", "owner": "ana"}
+            connection.execute(insert(tables.DeliveryRow).values(**row, state=state, due_at=at, created_at=at))
+
+    def bad(self) -> dict[str, str]:
+        """Return the text of each finding that is not well."""
+        health = check_health(self.settings)
+        bad = {finding.name: finding.text for finding in health.findings if not finding.ok}
+        assert health.ok == (not bad)
+        return bad
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, redis_url: str, database_url: str) -> Iterator[Runtime]:
+    made = Runtime(tmp_path / "home", redis_url, database_url)
+    yield made
+    made.redis.close()
+    made.database.dispose()
+
+
+def test_all_is_well(runtime: Runtime) -> None:
+    """Every part of the way of an event is looked at, and each finding says what was seen."""
+    health = check_health(runtime.settings)
+
+    assert health.ok
+    assert [finding.name for finding in health.findings] == [
+        "redis",
+        "reader",
+        "database",
+        "stream",
+        "deliveries",
+        "audit",
+    ]
+    assert all(finding.text and finding.text.isprintable() for finding in health.findings)
+
+
+@pytest.mark.case("C64")
+def test_a_reader_that_lives_without_finishing_is_bad(runtime: Runtime) -> None:
+    """It still says that it lives, but its last finished turn is too long ago: the text says what keeps it."""
+    now = runtime.now()
+    runtime.pulse(at=now, finished_at=now - LATE, state="audit unavailable")
+
+    assert runtime.bad() == {"reader": "the last finished turn was 61 s ago, state audit unavailable (limit 16 s)"}
+
+
+def test_one_reader_that_finishes_is_enough(runtime: Runtime) -> None:
+    """What a killed reader left behind in the hash does not count beside a living one."""
+    runtime.pulse("killed", ago_s=3600, state="ledger busy")
+
+    assert runtime.bad() == {}
+
+
+def test_no_reader_at_all_is_bad(runtime: Runtime) -> None:
+    """Without any reader nothing is finished."""
+    runtime.redis.delete(HEALTH_KEY)
+
+    assert runtime.bad() == {"reader": "no worker ever read here (run `sense-worker worker`)"}
+
+
+def test_an_id_from_the_future_is_bad(runtime: Runtime) -> None:
+    """A reader that saw one turns health bad (DESIGN §4)."""
+    runtime.pulse(future_id=True)
+
+    assert list(runtime.bad()) == ["reader"]
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_an_entry_that_waits_over_a_minute_is_bad(runtime: Runtime, *, read: bool) -> None:
+    """Unread or read and not finished: the oldest decides."""
+    runtime.redis.xgroup_create(STREAM, "sense", mkstream=True)
+    runtime.redis.xadd(STREAM, {"b": "old"}, id=f"{(runtime.now() - LATE) // 1000}-0")
+    runtime.redis.xadd(STREAM, {"b": "new"})
+    if read:
+        runtime.redis.xreadgroup("sense", "reader", {STREAM: ">"})
+
+    assert runtime.bad() == {"stream": f"the oldest entry of {STREAM} waits 61 s (limit 60 s)"}
+
+
+def test_an_entry_that_waits_for_a_moment_is_well(runtime: Runtime) -> None:
+    """Fresh entries, finished entries, and streams without their group or key are no reason to worry."""
+    finished = f"{(runtime.now() - LATE) // 1000}-0"
+    runtime.redis.xadd(STREAM, {"b": "x"}, id=finished)
+    runtime.redis.xgroup_create(STREAM, "sense", id="0")
+    runtime.redis.xreadgroup("sense", "reader", {STREAM: ">"})
+    runtime.redis.xack(STREAM, "sense", finished)
+    runtime.redis.xadd(STREAM, {"b": b"\xff\x00"})
+
+    assert runtime.bad() == {}
+
+
+def test_a_stream_without_its_group_counts_from_its_beginning(runtime: Runtime) -> None:
+    """Nobody made the group yet: everything on the stream is unread."""
+    runtime.redis.xadd(STREAM, {"b": "old"}, id=f"{(runtime.now() - LATE) // 1000}-0")
+
+    assert list(runtime.bad()) == ["stream"]
+
+
+@pytest.mark.parametrize("state", ["pending", "retrying", "delivering"])
+def test_a_due_delivery_nobody_takes_is_bad(runtime: Runtime, state: str) -> None:
+    """Over a minute late, be it due or under a lease that ran out."""
+    runtime.delivery(state, LATE)
+
+    assert runtime.bad() == {"deliveries": f"the oldest due delivery is {state} in lane acme/log, 61 s late"}
+
+
+@pytest.mark.parametrize(("state", "late"), [("pending", 50_000_000), ("retrying", -LATE), ("delivered", LATE)])
+def test_what_is_not_late_or_settled_is_well(runtime: Runtime, state: str, late: int) -> None:
+    """Due a moment ago, due later, or done."""
+    runtime.delivery(state, late)
+
+    assert runtime.bad() == {}
+
+
+def test_a_server_that_may_lose_events_is_bad(
+    tmp_path: Path, sqlite_url: str, redis_servers: Callable[..., RedisServer]
+) -> None:
+    """Not append-only, or evicting: what it accepted may be gone."""
+    runtime = Runtime(tmp_path / "home", redis_servers().url, sqlite_url)
+
+    runtime.redis.config_set("appendonly", "no")
+    without_log = runtime.bad()
+    runtime.redis.config_set("maxmemory-policy", "allkeys-lru")
+    evicting = runtime.bad()
+
+    assert without_log == {"redis": "append-only is off: a crash of it loses accepted events (set appendonly yes)"}
+    assert evicting == {
+        "redis": "maxmemory-policy is allkeys-lru: it may drop accepted events (set noeviction)",
+    }
+
+
+def test_a_server_that_is_away_is_bad(
+    tmp_path: Path, sqlite_url: str, redis_servers: Callable[..., RedisServer]
+) -> None:
+    """What needs the server says so; the rest is still judged."""
+    server = redis_servers()
+    runtime = Runtime(tmp_path / "home", server.url, sqlite_url)
+    server.kill()
+
+    assert list(runtime.bad()) == ["redis", "reader", "stream"]
+
+
+def test_a_database_without_tables_is_bad(tmp_path: Path, redis_url: str, sqlite_url: str) -> None:
+    """The finding says how to get the tables."""
+    runtime = Runtime(tmp_path / "home", redis_url, sqlite_url)
+    settings = runtime.settings.model_copy(update={"database_url": f"sqlite:///{tmp_path / 'none.db'}"})
+
+    found = {finding.name: finding.text for finding in check_health(settings).findings if not finding.ok}
+
+    assert sorted(found) == ["database", "deliveries", "stream"]
+    assert "sense-worker init" in found["database"]
+
+
+def test_an_audit_that_cannot_be_written_is_bad(runtime: Runtime) -> None:
+    """A folder in the place of the file: no line can be appended."""
+    runtime.settings.audit_file.mkdir()
+
+    assert list(runtime.bad()) == ["audit"]
+
+
+def test_keys_that_are_gone_are_bad(runtime: Runtime) -> None:
+    """Without the keys no audit line can be sealed."""
+    runtime.settings.key_file.unlink()
+
+    assert list(runtime.bad()) == ["audit"]
+
+
+class TestUpFile:
+    """How commands on a home find the server of its `up`."""
+
+    def test_it_is_found_while_it_answers(self, tmp_path: Path, redis_servers: Callable[..., RedisServer]) -> None:
+        """The file of a living server is believed, that of a dead one is not; the setting comes first."""
+        server = redis_servers()
+        settings = Settings.load({"HCP_HOME": str(tmp_path)})
+        named = Settings.load({"HCP_HOME": str(tmp_path), "SENSE_REDIS_URL": "redis://127.0.0.1:1/0"})
+        nothing = discover_redis_url(settings)
+        write_up_file(tmp_path, server.url)
+        written = (discover_redis_url(settings), discover_redis_url(named))
+        mode = (tmp_path / "up.json").stat().st_mode & 0o777
+        server.kill()
+        dead = discover_redis_url(settings)
+        remove_up_file(tmp_path)
+
+        assert nothing is None
+        assert written == (server.url, "redis://127.0.0.1:1/0")
+        assert mode == 0o600
+        assert dead is None
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"pid": 1}', '{"redis_url": 5}', '{"redis_url": "x://"}'])
+    def test_a_file_that_says_nothing_is_nothing(self, tmp_path: Path, text: str) -> None:
+        """Whatever stands in it, the answer is a server or None."""
+        (tmp_path / "up.json").write_text(text)
+
+        assert discover_redis_url(Settings.load({"HCP_HOME": str(tmp_path)})) is None
