@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sense_worker.announcement import Announcement, Published
 from sense_worker.publisher import AnyPublisher
 from sense_worker.publishing import Confirm, Do, Exchange, Pause, Plan, Step
-from sense_worker.resp import READ_BYTES, Answers, Reply, accept_greeting, packed
+from sense_worker.resp import READ_BYTES, Answers, Reply, accept_greeting, has_ended, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -122,8 +122,11 @@ class AsyncConnection:
                     await writer.wait_closed()
 
     async def _ready(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._streams is not None and self._streams[0].at_eof():
-            self._drop()
+        if self._streams is not None:
+            reader, writer = self._streams
+            # The loop may not have run since the server went: the socket itself knows.
+            if reader.at_eof() or writer.is_closing() or has_ended(writer.get_extra_info("socket")):
+                self._drop()
         if self._streams is None:
             to = self._address
             if to.path:

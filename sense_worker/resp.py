@@ -12,7 +12,7 @@ import select
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import hiredis
@@ -28,6 +28,10 @@ Reply = int | bytes | list[Any] | None | hiredis.ReplyError
 FORMS = "redis://name:password@host:port/db, rediss://… or unix:///absolute/path?db=0"
 READ_BYTES = 65_536
 _PORT = 6379
+
+
+class _HasFileno(Protocol):
+    def fileno(self) -> int: ...
 
 
 class Address(NamedTuple):
@@ -137,7 +141,7 @@ class Connection:
             self._drop()
 
     def _ready(self) -> socket.socket:
-        if self._socket is not None and (self._pid != os.getpid() or _has_ended(self._socket)):
+        if self._socket is not None and (self._pid != os.getpid() or has_ended(self._socket)):
             self._drop()
         if self._socket is None:
             self._socket = self._connected()
@@ -181,7 +185,7 @@ def accept_greeting(replies: Sequence[Reply]) -> None:
             raise reply
 
 
-def _has_ended(opened: socket.socket) -> bool:
+def has_ended(opened: _HasFileno) -> bool:
     """Tell whether an idle socket has something to read: nothing is due, so it is the end of it."""
     poll = select.poll()
     poll.register(opened, select.POLLIN)
