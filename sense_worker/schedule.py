@@ -7,6 +7,7 @@ each host anchors its own audit chain.
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -124,3 +125,7 @@ def main(_index: int, parent: int) -> None:
     app = make_app(settings)
     Sweep(ports, redis_client(settings), Doorbell(redis_client(settings), send_drain(app)), settings).run(stop)
     ports.database.dispose()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-pytest_plugins = ["tests.redis_servers"]
+pytest_plugins = ["tests.databases", "tests.redis_servers"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

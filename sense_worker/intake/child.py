@@ -1,10 +1,11 @@
-"""The life of an intake process: a child of the Celery worker, started by the spawn method (DESIGN §6.1)."""
+"""The life of an intake process: a child of the Celery worker (DESIGN §6.1)."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -98,3 +99,7 @@ def main(index: int, parent: int) -> None:
         streams.retire(tenants())
     ports.sinks.close()
     ports.database.dispose()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from celery import bootsteps
 
 from sense_worker.logs import log
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnProcess
+from sense_worker.tether import tethered
 
 STOP_S = 15.0
 """An orderly stop ends the batch at hand; what is left after this is killed, and its entries are taken over."""
@@ -53,13 +52,16 @@ class IntakeStep(bootsteps.StartStopStep):
 
 
 class _Keeper:
-    """Keeps one process alive: started again whenever it ends, after a pause that doubles."""
+    """Keeps one program alive: started again whenever it ends, after a pause that doubles.
+
+    Its own thread starts it and lives on, because the kernel tells a child of the death of that thread (see `tether`).
+    """
 
     def __init__(self, module: str, index: int) -> None:
         self._module = module
         self._index = index
         self._stop = threading.Event()
-        self._process: SpawnProcess | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._keep, name=f"{module}-{index}", daemon=True)
 
     def start(self) -> None:
@@ -67,41 +69,29 @@ class _Keeper:
 
     def ask_to_stop(self) -> None:
         self._stop.set()
-        if self._process is not None and self._process.is_alive():
+        if self._process is not None:
             self._process.terminate()
 
     def wait(self) -> None:
         self._thread.join(STOP_S)
-        process = self._process
-        if process is not None and process.is_alive():
+        if self._thread.is_alive() and self._process is not None:
             log().warning("process killed: it did not stop in time", process=self._module, seconds=STOP_S)
-            process.kill()
-            process.join()
+            self._process.kill()
+            self._thread.join()
 
     def _keep(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        argv = [sys.executable, "-m", self._module, str(self._index), str(os.getpid())]
         pause = BACKOFF_FLOOR_S
         while not self._stop.is_set():
             begun = time.monotonic()
-            self._process = context.Process(
-                target=run, args=(self._module, self._index, os.getpid()), name=self._module, daemon=True
-            )
-            self._process.start()
+            self._process = subprocess.Popen(tethered(argv, signal.SIGTERM), stdin=subprocess.DEVNULL)
             if self._stop.is_set():
                 self._process.terminate()
-            self._process.join()
+            code = self._process.wait()
             if self._stop.is_set():
                 return
             pause = BACKOFF_FLOOR_S if time.monotonic() - begun > STEADY_S else min(2 * pause, BACKOFF_CEILING_S)
             log().warning(
-                "process ended and is started again",
-                process=self._module,
-                exit=self._process.exitcode,
-                pause_s=round(pause, 1),
+                "process ended and is started again", process=self._module, exit=code, pause_s=round(pause, 1)
             )
             self._stop.wait(pause)
-
-
-def run(module: str, index: int, parent: int) -> None:
-    """Be the process: import late, so that nothing is imported into the worker that only its children need."""
-    importlib.import_module(module).main(index, parent)

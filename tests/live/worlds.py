@@ -11,77 +11,63 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sense_worker.operator import Operator
+from cryptography.fernet import Fernet
+
 from sense_worker.publisher import Publisher
 from sense_worker.settings import Settings
-from sense_worker.storage.engine import Database
+from sense_worker.storage.migrate import migrate
+from sense_worker.storage.rows import Rows as Statements
 from sense_worker.tether import tethered
+from sense_worker.vault import Vault
+from tests.provision import Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-SURFACE = {
-    "id": "mail",
-    "version": "1.0.0",
-    "title": "Mail",
-    "plane": "runtime",
-    "adapter": "sense_only",
-    "binding": {"mode": "public", "hub": "none"},
-    "verbs": {},
-    "stimulusTriggers": [
-        {"ref": "new_item", "summary": "A message came"},
-        {"ref": "shared_item", "summary": "A message came to the project"},
-        {"ref": "saved_item", "summary": "A message was saved in the workspace"},
-    ],
-}
-POLICY = {
-    "surface_id": "mail",
-    "version": 1,
-    "verbs": {},
-    "stimuli": {
-        "new_item": {"operation": "read", "privacy": {"land": "personal"}},
-        "shared_item": {"operation": "read", "privacy": {"land": "brain"}},
-        "saved_item": {"operation": "read", "privacy": {"land": "local"}},
-    },
-}
+    from sense_worker.storage.engine import Database
+
 QUICK = {"SENSE_HEARTBEAT_S": "0.3", "SENSE_RECLAIM_S": "0.3", "SENSE_SWEEP_S": "0.2", "SENSE_LINGER_S": "0.2"}
 """Waits a tenth to a twentieth of life."""
 
 
-def write_pack(folder: Path, surface: dict[str, Any] | None = None, policy: dict[str, Any] | None = None) -> Path:
-    """Write a pack folder and return it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "surface.json").write_text(json.dumps(surface or SURFACE))
-    (folder / "policy.json").write_text(json.dumps(policy or POLICY))
-    (folder / "HARNESS.md").write_text("# Mail\n")
-    return folder
-
-
 class World:
-    """One home with the pack `mail` installed in tenant `default`, and the principal `operator` of its session."""
+    """A home with tenant t-red, its pack `mail`, principal ana with the activation `a-ana`, and servers given."""
 
-    def __init__(self, home: Path, redis_url: str, database_url: str | None = None, **env: str) -> None:
+    def __init__(self, home: Path, redis_url: str, database: Database, **env: str) -> None:
         self.home = home
-        self.env = {"HCP_HOME": str(home), "SENSE_REDIS_URL": redis_url, "SENSE_LOG_FORMAT": "json", **QUICK, **env}
-        if database_url:
-            self.env["SENSE_DATABASE_URL"] = database_url
+        self.database = database
+        self.env = {
+            "HCP_HOME": str(home),
+            "SENSE_REDIS_URL": redis_url,
+            "SENSE_DATABASE_URL": database.url.render_as_string(hide_password=False),
+            "SENSE_SECRET_KEYS": Fernet.generate_key().decode(),
+            "SENSE_LOG_FORMAT": "json",
+            **QUICK,
+            **env,
+        }
         self.settings = Settings.load(self.env)
-        Operator.initialize(self.settings)
-        self.database = Database(self.settings.database_url)
-        self.operator = Operator.open(self.settings)
-        self.operator.install_pack(write_pack(home / "source" / "mail"))
+        migrate(database)
+        self.rows = Rows(database, Vault.load(self.settings))
+        self.rows.principal("ana")
+        self.rows.pack()
+        self.secret = self.rows.activation("a-ana", "ana")
         self.workers: list[Worker] = []
 
-    def route(self, ref: str = "new_item", sink: str = "inbox", *, granted: bool = True) -> str:
-        """Make a route of the acting principal, with or without its grant; returns its id."""
-        if granted:
-            self.operator.add_grant(self.operator.acting.principal, "sense.enable", pack="mail", keys=[ref])
-        return self.operator.add_route("mail", ref, sink).id
+    def route(self, ref: str = "new_item", sink: str = "inbox") -> str:
+        """Make a granted route of ana's; returns its id."""
+        self.rows.grant("ana", ref)
+        return self.rows.route("ana", ref, sink)
 
     def publisher(self, **options: Any) -> Publisher:
-        """Return a publisher for an activation of the pack without a project."""
-        return Publisher(self.operator.activate("mail").file, **options)
+        """Return a publisher for ana's activation."""
+        file = self.home / "activation.json"
+        facts = {"v": 1, "tenant": "t-red", "principal": "ana", "activation_id": "a-ana", "pack_id": "mail"}
+        file.touch(0o600)
+        file.write_text(
+            json.dumps({**facts, "secret": self.secret.decode(), "redis_url": self.settings.redis_url})
+        )
+        return Publisher(file, **options)
 
     def worker(self, **env: str) -> Worker:
         """Start a worker process; it ends with the test."""
@@ -91,21 +77,17 @@ class World:
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Run a query with `?` marks."""
-        from sense_worker.storage.rows import Rows
-
         with self.database.read() as connection:
-            return Rows(connection, self.database.kind).query(sql, parameters)
+            return Statements(connection, self.database.kind).query(sql, parameters)
 
     def states(self) -> dict[str, int]:
         """Return how many deliveries stand in each state."""
         return dict(self.query("SELECT state, count(*) FROM sense_delivery GROUP BY state"))
 
     def close(self) -> None:
-        """End every worker and connection."""
+        """End every worker."""
         for worker in self.workers:
             worker.kill()
-        self.operator.close()
-        self.database.dispose()
 
 
 class Worker:

@@ -1,0 +1,56 @@
+"""The policy step alone: SENSE_GATES for one delivery after another, with 10,000 grants loaded."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from runtime_core.grants import Grant
+from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
+from runtime_core.memory import MemoryAuthority
+from runtime_core.pack import PackRevision, read_pack
+from runtime_core.pipeline import Attempt, Facts, judge
+from benchmarks.world import HARNESS, policy_bytes, surface_bytes
+
+TENANT = "bench"
+NOW = 1_800_000_000_000_000
+PRINCIPALS, GRANTS_EACH = 1_000, 10
+
+
+def attempts() -> list[Attempt]:
+    """Return one attempt for each of 1,000 principals, who hold 10 grants each, all against one snapshot."""
+    rows = MemoryAuthority()
+    pack = read_pack(surface_bytes(), policy_bytes(), HARNESS)
+    rows.put_revision(PackRevision(TENANT, 1, pack, {}))
+    rows.put_sink(Sink(TENANT, "inbox", "inbox", "tenant", None, partitioned=True, workspace=False, held=None))
+    for number in range(PRINCIPALS):
+        who = f"p{number}"
+        rows.put_principal(Principal(TENANT, who, "human", operator=False, disabled=False))
+        rows.put_session(Session(f"s{number}", TENANT, who, NOW * 2, revoked=False))
+        rows.put_activation(Activation(f"a{number}", TENANT, f"s{number}", "mail", None, None, False, Credential(b"x")))
+        for grant in range(GRANTS_EACH):
+            keys = ("new_item",) if grant == 0 else (f"other_{grant}",)
+            rows.put_grant(Grant(f"g{number}-{grant}", TENANT, who, "sense.enable", "mail", keys, None, None))
+    authority = rows.snapshot(TENANT)
+    made = []
+    for number in range(PRINCIPALS):
+        facts = Facts(number.to_bytes(16, "big"), TENANT, "mail", "new_item", f"a{number}", f"p{number}")
+        route = Route(f"r{number}", TENANT, f"p{number}", "mail", "new_item", "inbox", None, None)
+        made.append(Attempt(authority, facts, route, NOW))
+    return made
+
+
+def run(seconds: float = 2.0) -> dict[str, Any]:
+    """Return decisions per second of one core, and microseconds of CPU a decision."""
+    batch = attempts()
+    if any(judge(attempt).refused is not None for attempt in batch):
+        raise AssertionError("every attempt of this world is allowed")
+    done = 0
+    cpu = time.process_time()
+    ends = time.perf_counter() + seconds
+    while time.perf_counter() < ends:
+        for attempt in batch:
+            judge(attempt)
+        done += len(batch)
+    spent = time.process_time() - cpu
+    return {"decisions_per_s": round(done / spent), "cpu_us": round(spent / done * 1e6, 2), "grants": 10_000}
