@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.errors import LintIssue
@@ -44,9 +45,9 @@ def embedded_names(manifest: Manifest) -> Iterator[LintIssue]:
     Only the tolerated fields at the top are open: every other object of a pack is closed, a JSON Schema, or a map whose
     keys are names of commands, triggers and mapped fields.
     """
-    waiting: list[tuple[tuple[str | int, ...], Any]] = [((), manifest.unknown)]
+    waiting: deque[tuple[tuple[str | int, ...], Any]] = deque([((), manifest.unknown)])
     while waiting:
-        steps, value = waiting.pop()
+        steps, value = waiting.popleft()
         members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         for key, inner in members:
             place = (*steps, key)

@@ -69,7 +69,7 @@ def _kind_faults(manifest: Manifest) -> Iterator[PackParseError]:
     adapter, kind = manifest.adapter, manifest.adapter.kind
     for field, owner in (("bin", "wrap"), ("document", "openapi")):
         if field in adapter.model_fields_set and kind != owner:
-            yield fault("surface", ["adapter", field], f"belongs to a {owner} adapter, not to {kind}")
+            yield fault("surface", ["adapter", field], f"belongs to adapters of kind {owner}, not {kind}")
     if kind == "openapi" and not adapter.document:
         yield fault("surface", ["adapter", "document"], "required field is missing")
     if kind == "sense_only" and manifest.verbs:
@@ -77,7 +77,7 @@ def _kind_faults(manifest: Manifest) -> Iterator[PackParseError]:
     for key, verb in manifest.verbs.items():
         for attribute, name, owner in _OWN_FIELDS:
             if attribute in verb.model_fields_set and kind != owner:
-                yield fault("surface", ["verbs", key, name], f"belongs to a {owner} adapter, not to {kind}")
+                yield fault("surface", ["verbs", key, name], f"belongs to adapters of kind {owner}, not {kind}")
         if kind == "composite" and not verb.steps:
             yield fault("surface", ["verbs", key, "steps"], "a composite command has at least one step")
         if kind == "openapi" and not verb.operation_id:

@@ -62,4 +62,4 @@ def _refuse(uri: str) -> NoReturn:
 
 
 ANY_OBJECT: Final = compile_schema({"type": "object"})
-NO_PROPERTIES: Final = compile_schema({"type": "object", "additionalProperties": False})
+NO_PROPERTIES: Final = compile_schema({"type": "object", "maxProperties": 0})
