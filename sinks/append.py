@@ -22,7 +22,7 @@ _LOCK_PAUSES_S = (0.001, 0.02)
 _REOPENS = 3
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# O_NONBLOCK: a pipe in the place of the file must not hang the open. O_RDWR: the last byte is read.
+# O_NONBLOCK: a pipe or device in the place of the file must not hang the open. O_RDWR: the last byte is read.
 _FILE = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 

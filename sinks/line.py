@@ -15,6 +15,7 @@ CONSOLE_DATA_LIMIT = 2000
 """Characters of `data` that a console shows; a file gets all of it."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# With ensure_ascii every character outside ` ` to `~` is escaped, DEL too; NaN and Infinity raise ValueError.
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -41,7 +42,7 @@ def json_line(delivery: Delivery) -> bytes:
             "data": _data(delivery.body),
         }
     )
-    return _whole_ascii(text).encode("ascii") + b"\n"
+    return text.encode("ascii") + b"\n"
 
 
 def console_line(sink: str, delivery: Delivery) -> str:
@@ -55,7 +56,7 @@ def console_line(sink: str, delivery: Delivery) -> str:
     subject = "" if delivery.subject is None else f" {_encode(delivery.subject)}"
     whose = _word(f"{delivery.tenant}/{delivery.principal}")
     what = f"{_word(delivery.pack_id)} {_word(delivery.ref)}"
-    return _whole_ascii(f"sink {_word(sink)}: {what} for {whose}{subject} {data} [{_word(delivery.id)}]")
+    return f"sink {_word(sink)}: {what} for {whose}{subject} {data} [{_word(delivery.id)}]"
 
 
 def rfc3339(micros: int) -> str:
@@ -65,7 +66,7 @@ def rfc3339(micros: int) -> str:
 
 
 def _data(body: bytes) -> dict[str, Any]:
-    parsed = jiter.from_json(body, allow_inf_nan=False)
+    parsed = jiter.from_json(body)
     data = parsed.get("data") if isinstance(parsed, dict) else None
     if not isinstance(data, dict):
         raise ValueError("the body is no JSON object with an object `data`")  # noqa: TRY004 - one kind for the caller
@@ -75,8 +76,3 @@ def _data(body: bytes) -> dict[str, Any]:
 def _word(text: str) -> str:
     """Return the text as it is where it is plain, else as JSON: with quotes and escapes."""
     return text if text.isascii() and text.isprintable() and " " not in text else _encode(text)
-
-
-def _whole_ascii(text: str) -> str:
-    """Escape DEL too, the one control character that JSON leaves bare; it can only stand inside a string."""
-    return text.replace("\x7f", "\\u007f") if "\x7f" in text else text

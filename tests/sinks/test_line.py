@@ -64,6 +64,12 @@ def test_console_line_is_one_plain_line_for_any_text(field: str, text: str):
     assert odd != plain
 
 
+def test_console_line_quotes_words_with_spaces():
+    """A name with a space in it cannot read as two words of ours."""
+    line = console_line("a b", delivery(pack_id="git x for", ref="c d", principal="e f"))
+    assert line.startswith('sink "a b": "git x for" "c d" for "acme/e f" "main" {')
+
+
 def test_console_line_in_words():
     """A console line names sink, pack, ref, tenant, principal, subject, data and delivery."""
     assert console_line("look", delivery(1)) == (
