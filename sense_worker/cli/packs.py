@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime_core.errors import LintIssue, PackError, PackLintError, UsageError
+from runtime_core.errors import LintIssue, PackError, UsageError
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator
 from sense_worker.cli.failures import FAILED
@@ -25,13 +25,14 @@ PackId = Annotated[str, typer.Argument(metavar="PACK", help="The id of an instal
 @app.command(epilog=example("pack lint examples/packs/git"))
 def lint(path: PackPath, *, json: Json = False) -> None:
     """Check a pack; needs no session, no database and no server. Exit 0 clean, 1 issues, 2 unreadable."""
-    pack_id, issues = _lint(path)
+    pack_id, issues, warnings = _lint(path)
     if json:
-        render.print_json({"pack_id": pack_id, "clean": not issues, "items": [render.plain(issue) for issue in issues]})
-    elif not issues:
-        render.print_lines([f"{pack_id}: clean"])
+        items = [render.plain(issue) for issue in issues]
+        render.print_json({"pack_id": pack_id, "clean": not issues, "items": items, "warnings": list(warnings)})
     else:
-        render.print_lines(str(issue) for issue in issues)
+        render.print_lines([str(issue) for issue in issues] or [f"{pack_id}: clean"])
+        for warning in warnings:
+            render.warn(f"{pack_id}: {warning}")
     if issues:
         raise typer.Exit(FAILED)
 
@@ -78,15 +79,16 @@ def remove(pack_id: PackId, *, json: Json = False) -> None:
     render.print_row(row, f"removed {pack_id}", as_json=json)
 
 
-def _lint(path: Path) -> tuple[str, Sequence[LintIssue]]:
-    """Read and lint a pack; a file that fails its parse is unreadable: UsageError, exit 2."""
-    from runtime_core.pack import read_folder, read_pack
+def _lint(path: Path) -> tuple[str, Sequence[LintIssue], Sequence[str]]:
+    """Return pack id, issues and warnings. Raises UsageError (exit 2) where a file cannot be read or parsed."""
+    from runtime_core.archive import read_source
+    from runtime_core.manifest import parse_manifest
+    from runtime_core.pack import lint_pack
 
     try:
-        return read_pack(*read_folder(path)).pack_id, ()
-    except PackLintError as error:
-        return error.place, error.issues
+        files = read_source(path)
+        issues = lint_pack(*files)
     except PackError as error:
-        raise UsageError(error.place or str(path), error.reason, error.way_out) from None
-    except OSError as error:
-        raise UsageError(str(path), error.strerror or type(error).__name__, "name a pack folder or archive") from None
+        raise UsageError(error.place, error.reason, error.way_out) from None
+    manifest = parse_manifest(files.surface)
+    return manifest.id, issues, manifest.warnings

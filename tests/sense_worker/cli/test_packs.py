@@ -1,0 +1,123 @@
+"""`pack lint`: needs nothing but the files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sense_worker.cli import main
+
+CASES = Path(__file__).resolve().parents[2] / "cases"
+SURFACE = {
+    **json.loads((CASES / "C21-surface.json").read_text()),
+    "version": "1.0.0",
+    "adapter": {"kind": "wrap", "bin": "mail"},
+    "binding": {"mode": "public", "hub": "none"},
+    "verbs": {key: {"cli": [key]} for key in ("mail.list", "mail.send")},
+}
+
+
+def write_pack(folder, *, policy="C21-good.json", surface=None):
+    """A pack with a policy of the case files beside their manifest."""
+    (folder / "surface.json").write_text(json.dumps(SURFACE if surface is None else surface))
+    (folder / "policy.json").write_bytes((CASES / policy).read_bytes())
+    (folder / "HARNESS.md").write_text("# Mail\n")
+    return str(folder)
+
+
+def test_a_clean_pack_exits_0(tmp_path, capsys):
+    """One line says so."""
+    assert main.run(["pack", "lint", write_pack(tmp_path)]) == 0
+    assert capsys.readouterr() == ("mail: clean\n", "")
+
+
+@pytest.mark.spec("4.4.reject")
+@pytest.mark.case("C21")
+@pytest.mark.parametrize(
+    ("policy", "kind"),
+    [
+        ("C21-missing-verb.json", "missing_verb"),
+        ("C21-extra-verb.json", "extra_verb"),
+        ("C21-missing-stimulus.json", "missing_stimulus"),
+        ("C21-extra-stimulus.json", "extra_stimulus"),
+        ("C21-write-stimulus.json", "write_stimulus"),
+    ],
+)
+def test_issues_exit_1_each_on_a_line(policy, kind, tmp_path, capsys):
+    """Every issue is a line that begins with its kind; in JSON they are items."""
+    path = write_pack(tmp_path, policy=policy)
+
+    assert main.run(["pack", "lint", path]) == 1
+    people = capsys.readouterr()
+    assert ([line.partition(":")[0] for line in people.out.splitlines()], people.err) == ([kind], "")
+
+    assert main.run(["pack", "lint", path, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["v"], told["pack_id"], told["clean"], [item["kind"] for item in told["items"]]) == (
+        1,
+        "mail",
+        False,
+        [kind],
+    )
+
+
+@pytest.mark.case("C20")
+@pytest.mark.parametrize("policy", ["C20-duplicate-operation.json", "C21-unknown-top.json", "C22-utf16-policy.json"])
+def test_a_pack_that_cannot_be_read_exits_2(policy, tmp_path, capsys):
+    """One line names the file and the place in it; nothing is on standard output."""
+    assert main.run(["pack", "lint", write_pack(tmp_path, policy=policy), "--json"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n"), shown.err.startswith("error: policy.json")) == ("", 1, True)
+
+
+def test_a_path_that_is_no_pack_exits_2(tmp_path, capsys):
+    """Neither a folder nor an archive."""
+    assert main.run(["pack", "lint", str(tmp_path / "nothing")]) == 2
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/nothing: ")
+
+
+@pytest.mark.case("C23")
+def test_an_archive_is_linted_like_a_folder(tmp_path, capsys):
+    """An archive is read whole in memory; one that would write outside its folder is refused."""
+    (tmp_path / "mail").mkdir()
+    folder = write_pack(tmp_path / "mail")
+    archive = shutil.make_archive(f"{folder}-packed", "zip", tmp_path, "mail")
+
+    assert main.run(["pack", "lint", archive]) == 0
+    assert capsys.readouterr() == ("mail: clean\n", "")
+    assert main.run(["pack", "lint", str(CASES / "C23-traversal.zip")]) == 2
+
+
+def test_an_unknown_field_of_the_manifest_is_a_warning(tmp_path, capsys):
+    """Tolerated, and said."""
+    path = write_pack(tmp_path, surface={**SURFACE, "colour": "green"})
+
+    assert main.run(["pack", "lint", path]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.startswith("warning: mail: "), "colour" in shown.err) == ("mail: clean\n", True, True)
+
+
+def test_lint_needs_no_home_and_no_settings(tmp_path):
+    """Nothing of the worker is imported or written, and a bad setting does not matter."""
+    code = (
+        "import sys; from sense_worker.cli.main import run; "
+        f"assert run(['pack', 'lint', {write_pack(tmp_path)!r}]) == 0; "
+        "print(sorted({'redis', 'celery', 'sqlalchemy', 'cryptography'} & set(sys.modules)))"
+    )
+    home = tmp_path / "home"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"HCP_HOME": str(home), "SENSE_INTAKE": "nonsense"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert (done.stdout, done.stderr, home.exists()) == ("mail: clean\n[]\n", "", False)
