@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jiter
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 CONSOLE_DATA_LIMIT = 2000
 """Characters of `data` that a console shows; a file gets all of it."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC; without a zone its text ends where the fraction follows
 # With ensure_ascii every character outside ` ` to `~` is escaped, DEL too; NaN and Infinity raise ValueError.
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
 
@@ -61,8 +62,14 @@ def console_line(sink: str, delivery: Delivery) -> str:
 
 def rfc3339(micros: int) -> str:
     """Return a moment as RFC 3339 in UTC with six decimals, so that texts sort like moments."""
-    moment = _EPOCH + timedelta(microseconds=micros)
-    return f"{moment.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
+    seconds, rest = divmod(micros, 1_000_000)
+    return f"{_second(seconds)}.{rest:06d}Z"
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    # Kept, because a batch falls into few seconds: 0.5 µs a line where the calendar takes 5 µs.
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat()
 
 
 def _data(body: bytes) -> dict[str, Any]:
