@@ -68,4 +68,11 @@ def list_(
         "PROJECT": "project",
         "EXPIRES": "expires_at",
     }
-    render.print_table(rows, columns, as_json=json, empty="no grants")
+    render.print_table(rows, columns, as_json=json, empty="no grants", worded={"keys": _keys})
+
+
+def _keys(keys: list[str] | None) -> str:
+    """No keys named means all of the pack; an empty list matches nothing (DESIGN §3)."""
+    if keys is None:
+        return "all"
+    return ", ".join(keys) or "none"

@@ -1,9 +1,10 @@
 """What a command prints: tables and cards for people, or the versioned JSON contract.
 
 JSON, version 1: a listing is `{"v": 1, "items": […]}`, a show or a change is `{"v": 1, …the row}`. Names are those of
-`sense_worker.operator`; a field whose name ends in `_at` or `_until` is a moment, RFC 3339 in UTC, or null; bytes are
-hexadecimal. Fields may be added within a version, never renamed or removed. Only ASCII is written, so that nothing a
-stranger sent can move a terminal's cursor; people's text goes through `printable` for the same reason (C62).
+`sense_worker.operator`; a field named `at` or `…_at` is a moment, RFC 3339 in UTC (`occurred_at`: as the adapter wrote
+it), or null; bytes are hexadecimal. Fields may be added within a version, never renamed or removed. Only ASCII is
+written, so that nothing a stranger sent can move a terminal's cursor; people's text goes through `printable` for the
+same reason (C62).
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 JSON_VERSION = 1
-_MOMENTS = ("_at", "_until")
 _STYLES = {
     "delivered": "green",
     "ok": "green",
@@ -46,7 +46,7 @@ _STYLES = {
 
 def plain(value: Any, name: str = "") -> Any:
     """Return `value` as JSON holds it: rows as objects, moments as RFC 3339 text, bytes as hexadecimal."""
-    if name.endswith(_MOMENTS) and isinstance(value, int) and not isinstance(value, bool):
+    if _is_moment(name) and isinstance(value, int) and not isinstance(value, bool):
         return moment(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = dataclasses.fields(value)
@@ -64,6 +64,10 @@ def plain(value: Any, name: str = "") -> Any:
     if isinstance(value, (set, frozenset)):
         return sorted(plain(item) for item in value)
     return value
+
+
+def _is_moment(name: str) -> bool:
+    return name == "at" or name.endswith("_at")
 
 
 def moment(micros: int) -> str:
@@ -94,7 +98,7 @@ def shown(value: Any) -> str:
 def cell(row: Mapping[str, Any], field: str) -> str:
     """Return one field of a plain row as text; a moment is cut to whole seconds."""
     value = row.get(field)
-    if field.endswith(_MOMENTS) and isinstance(value, str) and value.endswith("Z"):
+    if _is_moment(field) and isinstance(value, str) and value.endswith("Z"):
         return value[:19].replace("T", " ")
     return shown(value)
 
@@ -108,12 +112,24 @@ def console(*, err: bool = False) -> Console:
     return Console(file=stream, width=None if limited else 10_000, markup=False, highlight=False, emoji=False)
 
 
-def print_table(rows: Iterable[Any], columns: Mapping[str, str], *, as_json: bool, empty: str) -> None:
-    """Print a listing. `columns` maps a heading to a field; the field `id` and moments are never broken."""
+def print_table(
+    rows: Iterable[Any],
+    columns: Mapping[str, str],
+    *,
+    as_json: bool,
+    empty: str,
+    worded: Mapping[str, Callable[[Any], str]] | None = None,
+) -> None:
+    """Print a listing. `columns` maps a heading to a field, `worded` a field to its words for people.
+
+    Ids and moments are never broken.
+    """
     items = [plain(row) for row in rows]
     if as_json:
         print_json({"items": items})
         return
+    for field, words in (worded or {}).items():
+        items = [{**item, field: words(item[field])} for item in items]
     out = console()
     if not items:
         out.print(empty)
@@ -122,7 +138,7 @@ def print_table(rows: Iterable[Any], columns: Mapping[str, str], *, as_json: boo
 
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for heading, field in columns.items():
-        whole = field == "id" or field.endswith((*_MOMENTS, "_id"))
+        whole = field == "id" or field.endswith("_id") or _is_moment(field)
         table.add_column(heading, no_wrap=whole, overflow="fold")
     for item in items:
         table.add_row(*(styled(cell(item, field)) for field in columns.values()))
