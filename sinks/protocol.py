@@ -112,7 +112,10 @@ class Sink(Protocol):
         """Connect; called once in each process before the first batch."""
 
     def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Hand a batch over and answer one outcome for each delivery, in order, within `deadline_s` seconds."""
+        """Hand a batch over and answer one outcome for each delivery, in order, within `deadline_s` seconds.
+
+        With a `concurrency` over 1 it is called from several threads at once.
+        """
         ...
 
     def close(self) -> None:
