@@ -60,6 +60,8 @@ class ChainedAudit:
     called after an append that rotated, with the head of the finished file, outside the lock.
     """
 
+    _file = -1
+
     def __init__(
         self,
         path: Path,
@@ -80,7 +82,6 @@ class ChainedAudit:
         self._on_rotate = on_rotate
         self._text = _Texts()
         self._lock = ChainLock(path)
-        self._file = -1
         self._known = _Known(-1, Head(0, GENESIS), None)
         self._wanted = 0
 
@@ -127,9 +128,15 @@ class ChainedAudit:
     def close(self) -> None:
         """Close the files; a later append opens them again."""
         self._lock.close()
+        self._close()
+
+    def __del__(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
         if self._file >= 0:
             os.close(self._file)
-        self._file = -1
+            self._file = -1
 
     def _append(self, at: str, bodies: list[bytes]) -> Head | None:
         size, head, fragment = self._refresh()
@@ -169,8 +176,7 @@ class ChainedAudit:
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
             raise OSError(errno.EINVAL, "Not a regular file")
-        if self._file >= 0:
-            os.close(self._file)
+        self._close()
         self._file, self._known = descriptor, self._known._replace(size=-1)
         if created and self._fsync:
             _sync(self._path.parent)

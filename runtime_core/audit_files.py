@@ -134,11 +134,15 @@ class ChainLock:
     It follows a folder that was removed and made again: a lock on a file nobody finds any more locks nobody out.
     """
 
+    descriptor = -1
+
     def __init__(self, path: Path) -> None:
         self._file = lock_file(path)
         self._threads = threading.Lock()
-        self.descriptor = -1
         _LOCKS.add(self)
+
+    def __del__(self) -> None:
+        self.close()
 
     def __enter__(self) -> Self:
         self._threads.acquire()

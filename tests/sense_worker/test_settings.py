@@ -285,6 +285,14 @@ def test_a_printed_settings_object_shows_no_secret():
         assert "postgresql://a:***@db.example/d?password=***&x=1" in text
 
 
+def test_a_settings_object_made_by_hand_does_not_tell_the_value_either():
+    """A host that passes a wrong value sees the setting's name and not the value."""
+    with pytest.raises(ValidationError, match="intake") as caught:
+        Settings(intake="hunter2")
+
+    assert "hunter2" not in str(caught.value)
+
+
 def test_unknown_names_are_reported_with_the_setting_they_resemble():
     """A misspelt setting would be silently without effect; the names of the test suite are left alone."""
     settings = Settings.load(
