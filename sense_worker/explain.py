@@ -7,12 +7,13 @@ count, or a dead entry.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runtime_core.errors import SENSE_REFUSALS, NotFound
 from runtime_core.event import delivery_id
 from runtime_core.pipeline import SENSE_STEPS
+from sense_worker.intake.door import NO_ROUTE
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.states import State
@@ -102,18 +103,36 @@ class Explanation:
     """Refused entries: the one asked for, or those that conflicted with this event."""
 
 
-def explain(database: Database, tenant: str, asked: str) -> Explanation:
+def explain(database: Database, tenant: str, asked: str, owner: str | None = None) -> Explanation:
     """Explain an event id (32 hex digits), a delivery id (`<event>.<route>`) or the stream id of a refused entry.
 
-    Raises NotFound where the tenant has none of that id.
+    With `owner`, only what concerns that principal: its routes, and events it published. Raises NotFound where there
+    is none of that id, or none that it may know of.
     """
     with database.read() as connection:
         rows = Rows(connection, database.kind)
         event, _, route = asked.partition(".")
         key = _event_key(event)
         if key is None:
+            if owner is not None:
+                raise _unknown(asked)
             return _refused(rows, tenant, asked)
-        return _accepted(rows, tenant, asked, key, route or None)
+        told = _accepted(rows, tenant, asked, key, route or None)
+    return told if owner is None else _own(told, owner)
+
+
+def _own(told: Explanation, owner: str) -> Explanation:
+    """Leave out what belongs to others: their routes, and the count of those who got no Delivery."""
+    routes = tuple(route for route in told.routes if route.owner == owner)
+    if told.publisher != owner and not routes:
+        raise _unknown(told.id)
+    published = told.publisher == owner
+    return replace(
+        told,
+        routes=routes,
+        refusals=told.refusals if published else (),
+        without={text: count for text, count in told.without.items() if text == NO_ROUTE},
+    )
 
 
 def _event_key(text: str) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import redis
 
 from sense_worker.intake.stream import GROUP
+from sense_worker.server import connect
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
@@ -61,3 +62,18 @@ def _absent(answer: Any) -> bool:
     if str(answer).lower().startswith(("no such key", "nogroup")):
         return True
     raise answer
+
+
+def stream_counts(url: str | None, tenant: str) -> tuple[int | None, int | None]:
+    """Return how many entries stand on a tenant's stream, and how many of them are pending; None where it is away."""
+    if url is None:
+        return None, None
+    try:
+        with connect(url, timeout_s=2) as client:
+            asked = client.pipeline(transaction=False)
+            asked.xlen(stream_of(tenant))
+            asked.xpending(stream_of(tenant), GROUP)
+            length, pending = asked.execute(raise_on_error=False)
+    except redis.RedisError:
+        return None, None
+    return int(length), int(pending["pending"]) if isinstance(pending, dict) else 0

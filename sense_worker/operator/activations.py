@@ -1,0 +1,117 @@
+"""Activations: a pack on the acting session, and the file its adapter announces with (§1.6.activate)."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from runtime_core.errors import NotFound, UsageError
+from sense_worker.operator.acting import write_private
+from sense_worker.operator.desk import Desk, new_id, new_secret
+from sense_worker.operator.names import pack_name, plain_id
+from sense_worker.operator.views import IssuedActivation
+from sense_worker.storage import packs
+from sense_worker.storage.schema import ACTIVATION, SESSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sense_worker.operator.acting import Acting
+
+
+class Activations(Desk):
+    """Needs nothing but one's own session; an operator may deactivate anyone's."""
+
+    def activate(self, pack_id: str, *, project: str | None = None, workspace: Path | None = None) -> IssuedActivation:
+        """Put an installed pack on the acting session, and write the adapter's file (0600) and SKILL.md.
+
+        At most one stands per session, pack and project: the standing one is returned, its files written again. The
+        project may exist nowhere: it is then nobody's. Raises NotFound for a pack that is not installed, UsageError
+        for a workspace that is no folder or another than the standing activation's.
+        """
+        pack_name(pack_id)
+        if project is not None:
+            plain_id("project", project)
+        folder = None if workspace is None else str(workspace)
+        if workspace is not None and not (workspace.is_absolute() and workspace.is_dir()):
+            raise UsageError("workspace", f"{folder!r} is no absolute folder", "make it first")
+        a = ACTIVATION.c
+        with self._change("activate", operator=False) as change:
+            acting, found = change.acting, packs.in_force(change.connection, change.acting.tenant, pack_id)
+            change.pack_id, change.project = pack_id, project
+            if not found:
+                raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
+            same = a.project_id.is_(None) if project is None else a.project_id == project
+            standing = (a.session_id == acting.session_id, a.pack_id == pack_id, a.revoked_at.is_(None), same)
+            row = change.one(sa.select(ACTIVATION).where(*standing))
+            if row is None:
+                activation_id = new_id("act")
+                change.run(
+                    sa.insert(ACTIVATION).values(
+                        id=activation_id,
+                        tenant=acting.tenant,
+                        session_id=acting.session_id,
+                        pack_id=pack_id,
+                        project_id=project,
+                        workspace=folder,
+                        secret=self.seal(new_secret()),
+                        previous_until=0,
+                        created_at=change.now,
+                    )
+                )
+                row = change.one(sa.select(ACTIVATION).where(a.id == activation_id))
+                change.subject = activation_id
+            else:
+                change.nothing = True
+                if folder is not None and row.workspace != folder:
+                    raise UsageError("workspace", f"{row.id} stands with {row.workspace!r}", "deactivate it first")
+        return self._written(row, acting, bytes(found[0].harness))
+
+    def deactivate(self, activation_id: str) -> IssuedActivation:
+        """End an activation: it announces nothing more, and what it announced is not delivered any more."""
+        a, s = ACTIVATION.c, SESSION.c
+        with self._change("deactivate", activation_id, operator=False) as change:
+            acting = change.acting
+            query = sa.select(ACTIVATION, s.principal).join(SESSION, s.id == a.session_id)
+            row = change.one(query.where(a.tenant == acting.tenant, a.id == activation_id))
+            if row is None or not (acting.operator or row.principal == acting.principal):
+                raise NotFound("activation", f"there is no {activation_id!r}", "see `sense-worker activate --help`")
+            change.pack_id, change.project = row.pack_id, row.project_id
+            at = row.revoked_at
+            if at is None:
+                at = change.now
+                where = (a.tenant == acting.tenant, a.id == activation_id)
+                change.run(sa.update(ACTIVATION).where(*where).values(revoked_at=at))
+            else:
+                change.nothing = True
+        self._file(activation_id).unlink(missing_ok=True)
+        return self._activation_view(row, at)
+
+    def _written(self, row: Any, acting: Acting, harness: bytes) -> IssuedActivation:
+        view = self._activation_view(row, None)
+        facts = {
+            "v": 1,
+            "tenant": acting.tenant,
+            "principal": acting.principal,
+            "activation_id": row.id,
+            "pack_id": row.pack_id,
+            "secret": self._vault.open(row.secret).decode(),
+            "redis_url": self._redis_url(),
+        }
+        write_private(self._file(row.id), json.dumps(facts, indent=2) + "\n")
+        write_private(self._skill(row), harness.decode())
+        return view
+
+    def _file(self, activation_id: str) -> Path:
+        return self.settings.home / "activations" / f"{activation_id}.json"
+
+    def _skill(self, row: Any) -> Path:
+        session_id, pack_id = str(row.session_id), str(row.pack_id)
+        return self.settings.home / "sessions" / session_id / pack_id / "SKILL.md"
+
+    def _activation_view(self, row: Any, revoked_at: int | None) -> IssuedActivation:
+        files = (str(self._file(row.id)), str(self._skill(row)))
+        scope = (row.id, row.session_id, row.pack_id, row.project_id, row.workspace)
+        return IssuedActivation(*scope, *files, row.created_at, revoked_at)

@@ -1,0 +1,179 @@
+"""The desk at which every change is made: one transaction, the acting session checked in it, one audit line."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from runtime_core.audit import AuditRecord
+from runtime_core.errors import Denied, NotFound
+from runtime_core.grants import GrantTable
+from sense_worker.operator.acting import authenticate
+from sense_worker.server import socket_path
+from sense_worker.storage.authority import SqlAuthoritySource, bump_authority, lock_authority
+from sense_worker.storage.schema import PRINCIPAL, PROJECT
+from sense_worker.up_file import discover_redis_url
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from runtime_core.audit import AuditLog
+    from sense_worker.operator.acting import Acting, SessionFile
+    from sense_worker.settings import Settings
+    from sense_worker.storage.engine import Database
+    from sense_worker.vault import Vault
+    from sinks.registry import Registry
+
+REQUIRES_OPERATOR = "denied: requires an operator"
+
+
+def new_id(prefix: str) -> str:
+    """Return an id that nobody can guess or meet by chance: 64 random bits."""
+    return f"{prefix}_{secrets.token_hex(8)}"
+
+
+def new_secret() -> str:
+    """Return a secret of 256 random bits, as text."""
+    return secrets.token_hex(32)
+
+
+class Change:
+    """One change under way: its transaction, its moment, and what its audit line will say."""
+
+    def __init__(self, connection: sa.Connection, acting: Acting, now: int, action: str) -> None:
+        self.connection = connection
+        self.acting = acting
+        self.now = now
+        self.action = action
+        self.subject: str | None = None
+        self.pack_id: str | None = None
+        self.project: str | None = None
+        self.nothing = False
+        """Nothing was changed: no version moves and no line is written."""
+
+    def one(self, query: sa.Select[Any]) -> Any:
+        """Return the first row of a query, or None."""
+        return self.connection.execute(query).first()
+
+    def run(self, statement: sa.Executable) -> int:
+        """Run a statement; returns how many rows it touched."""
+        return int(self.connection.execute(statement).rowcount)
+
+    def record(self, reason: str | None = None) -> AuditRecord:
+        """Return the audit line; binding is None: no credential of a pack is involved."""
+        return AuditRecord(
+            action=self.action,
+            ok=reason is None,
+            tenant=self.acting.tenant,
+            principal=self.acting.principal,
+            project=self.project,
+            pack_id=self.pack_id,
+            operation="write",
+            subject=self.subject,
+            reason=reason,
+        )
+
+
+class Desk:
+    """What all parts of the operator share."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        vault: Vault,
+        audit: AuditLog,
+        registry: Registry,
+        held: SessionFile,
+        ring: Callable[[Iterable[str]], None] | None = None,
+    ) -> None:
+        self.settings = settings
+        self._database = database
+        self._vault = vault
+        self._audit = audit
+        self._registry = registry
+        self._held = held
+        self._ring = ring
+
+    @property
+    def acting(self) -> Acting:
+        """Who acts now; raises Denied where the session no longer stands."""
+        with self._database.read() as connection:
+            return authenticate(connection, self._vault, self._held, self._database.now(connection))
+
+    @contextmanager
+    def _change(self, action: str, subject: str | None = None, *, operator: bool = True) -> Iterator[Change]:
+        """Make a change: all of it and its audit line, or nothing. A denial is recorded too (§9.6.3).
+
+        Raises Denied, UsageError and its kinds, AuditUnavailable, LedgerBusy.
+        """
+        try:
+            with self._database.write() as connection:
+                lock_authority(connection, self._held.tenant)
+                now = self._database.now(connection)
+                acting = authenticate(connection, self._vault, self._held, now)
+                change = Change(connection, acting, now, action)
+                change.subject = subject
+                if operator and not acting.operator:
+                    raise Denied(REQUIRES_OPERATOR)
+                yield change
+                if not change.nothing:
+                    bump_authority(connection, acting.tenant)
+                    self._audit.append([change.record()])
+        except Denied as denied:
+            self._audit.append([self._denial(action, subject, str(denied))])
+            raise
+
+    def _denial(self, action: str, subject: str | None, text: str) -> AuditRecord:
+        return AuditRecord(
+            action=action,
+            ok=False,
+            tenant=self._held.tenant,
+            principal=self._held.principal,
+            operation="write",
+            subject=subject,
+            reason=text,
+        )
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[sa.Connection, Acting]]:
+        """Read as the acting session; raises Denied where it no longer stands."""
+        with self._database.read() as connection:
+            now = self._database.now(connection)
+            yield connection, authenticate(connection, self._vault, self._held, now)
+
+    def _wake(self, lanes: Iterable[str]) -> None:
+        """Ring lanes after a commit. A bell that cannot be rung is made up for by the sweep."""
+        if self._ring is not None:
+            self._ring(lanes)
+
+    def _source(self, connection: sa.Connection) -> SqlAuthoritySource:
+        return SqlAuthoritySource(connection, self._registry, self._vault)
+
+    def _grants_of(self, connection: sa.Connection, acting: Acting) -> GrantTable:
+        return GrantTable(self._source(connection).grants(acting.tenant, acting.principal))
+
+    def _redis_url(self) -> str:
+        """Return the server an adapter announces to: the one that is named or runs, else the one `up` will start."""
+        return discover_redis_url(self.settings) or f"unix://{socket_path(self.settings.home)}"
+
+    def seal(self, text: str) -> bytes:
+        """Return text as it may stand in a row: encrypted under the current key."""
+        return self._vault.seal(text.encode())
+
+
+def need_principal(change: Change, name: str) -> None:
+    """Raise NotFound where the tenant has no such principal."""
+    p = PRINCIPAL.c
+    if change.one(sa.select(p.id).where(p.tenant == change.acting.tenant, p.id == name)) is None:
+        raise NotFound("principal", f"there is no {name!r}", "see `sense-worker principal list`")
+
+
+def need_project(change: Change, name: str) -> None:
+    """Raise NotFound where the tenant has no such project; one of another tenant is told the same way (C18)."""
+    p = PROJECT.c
+    if change.one(sa.select(p.id).where(p.tenant == change.acting.tenant, p.id == name)) is None:
+        raise NotFound("project", f"there is no {name!r}", "see `sense-worker project list`")

@@ -1,0 +1,123 @@
+"""Grants: who may cause which effect (§9.4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from runtime_core.errors import NotFound, UsageError
+from runtime_core.grants import ANY_PACK, Capability
+from sense_worker.operator.desk import Desk, need_principal, need_project, new_id
+from sense_worker.operator.names import capability_of, keys_of, lasting, pack_name
+from sense_worker.operator.views import GrantView
+from sense_worker.storage.schema import GRANT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+PROJECT_AXES = frozenset({Capability.VERB_EXEC_READ, Capability.VERB_EXEC_WRITE, Capability.SENSE_ENABLE})
+"""Axes whose effects have a land, and so may belong to a project."""
+
+
+class Grants(Desk):
+    """Adds and revokes grants; both need an operator and take effect at the next attempt."""
+
+    def add_grant(
+        self,
+        principal: str,
+        capability: str,
+        *,
+        pack: str = ANY_PACK,
+        keys: Sequence[str] | None = None,
+        project: str | None = None,
+        expires_in_s: float | None = None,
+    ) -> GrantView:
+        """Add a grant; an equal one that stands is returned as it is. `keys` None is all, empty matches nothing.
+
+        Refused: a pattern, an unknown capability, an elevation without pack or end, a project for an axis without
+        land. Raises NotFound for an unknown principal or project.
+        """
+        axis = capability_of(capability)
+        pack_name(pack, any_pack=True)
+        wanted = keys_of(None if keys is None else list(keys))
+        if axis is Capability.MOTHERSHIP_ELEVATE and (pack == ANY_PACK or expires_in_s is None):
+            raise UsageError("mothership.elevate", "needs a pack and an end (§9.8)", "give --pack and --expires")
+        if project is not None and axis not in PROJECT_AXES:
+            raise UsageError("project", f"{axis} has no land, so no project", "leave the project out")
+        with self._change("grant.add") as change:
+            change.pack_id, change.project = pack, project
+            need_principal(change, principal)
+            if project is not None:
+                need_project(change, project)
+            expires_at = lasting(expires_in_s, change.now)
+            row = {
+                "tenant": change.acting.tenant,
+                "principal": principal,
+                "capability": axis.value,
+                "pack_id": pack,
+                "keys": wanted,
+                "project": project,
+            }
+            if expires_at is None:
+                for there in self._equal(change.connection, row):
+                    change.nothing = True
+                    return there
+            grant_id = new_id("grt")
+            change.subject = grant_id
+            facts = {"created_by": change.acting.principal, "created_at": change.now, "expires_at": expires_at}
+            change.run(sa.insert(GRANT).values(id=grant_id, **row, **facts))
+            found = change.one(_COLUMNS.where(GRANT.c.id == grant_id))
+        return _view(found)
+
+    ensure_grant = add_grant
+
+    def list_grants(self, principal: str | None = None) -> list[GrantView]:
+        """Return the tenant's grants (or one principal's) to an operator, else one's own."""
+        g = GRANT.c
+        with self._reading() as (connection, acting):
+            query = _COLUMNS.where(g.tenant == acting.tenant)
+            who = principal if acting.operator else acting.principal
+            if who is not None:
+                query = query.where(g.principal == who)
+            return [_view(row) for row in connection.execute(query.order_by(g.principal, g.capability, g.id))]
+
+    def revoke_grant(self, grant_id: str) -> GrantView:
+        """Take a grant away. Raises NotFound."""
+        g = GRANT.c
+        with self._change("grant.revoke", grant_id) as change:
+            where = (g.tenant == change.acting.tenant, g.id == grant_id)
+            found = change.one(_COLUMNS.where(*where))
+            if found is None:
+                raise NotFound("grant", f"there is no {grant_id!r}", "see `sense-worker grant list`")
+            change.pack_id, change.project = found.pack_id, found.project
+            change.run(sa.delete(GRANT).where(*where))
+        return _view(found)
+
+    @staticmethod
+    def _equal(connection: sa.Connection, row: dict[str, Any]) -> list[GrantView]:
+        g = GRANT.c
+        same = [g[name] == value for name, value in row.items() if name not in ("keys", "project")]
+        query = _COLUMNS.where(*same, g.project.is_(None) if row["project"] is None else g.project == row["project"])
+        found = connection.execute(query.where(g.expires_at.is_(None)))
+        return [_view(one) for one in found if one.keys_ == row["keys"]]
+
+
+_COLUMNS = sa.select(
+    GRANT.c.id,
+    GRANT.c.principal,
+    GRANT.c.capability,
+    GRANT.c.pack_id,
+    GRANT.c["keys"].label("keys_"),
+    GRANT.c.project,
+    GRANT.c.created_by,
+    GRANT.c.created_at,
+    GRANT.c.expires_at,
+)
+
+
+def _view(row: Any) -> GrantView:
+    keys = None if row.keys_ is None else tuple(row.keys_)
+    scope = (row.id, row.principal, row.capability, row.pack_id, keys, row.project)
+    return GrantView(*scope, row.created_by, row.created_at, row.expires_at)

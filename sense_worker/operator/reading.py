@@ -1,0 +1,161 @@
+"""What became of which event: deliveries, inbox, dead entries, counts (DESIGN §1.2)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from runtime_core.errors import NotFound, UsageError
+from runtime_core.event import delivery_id
+from sense_worker.explain import explain
+from sense_worker.operator.desk import Desk
+from sense_worker.operator.views import DeadView, DeliveryView, InboxView, LaneView, Status
+from sense_worker.storage.ledger import NEVER
+from sense_worker.storage.schema import DEAD_ENTRY, DELIVERY, EVENT
+from sense_worker.storage.states import SETTLED, State
+from sense_worker.waiting import stream_counts
+from sinks.inbox import item as ITEM  # noqa: N812 - a table, like those of the schema
+
+if TYPE_CHECKING:
+    from sense_worker.explain import Explanation
+
+LIMIT = 1_000
+
+
+class Reading(Desk):
+    """An operator reads the tenant's rows, anyone else their own."""
+
+    def list_deliveries(
+        self, *, state: str | None = None, event: str | None = None, route: str | None = None, limit: int = 50
+    ) -> list[DeliveryView]:
+        """Return deliveries, the newest first. Raises UsageError for a state that is none or an id that is none."""
+        d = DELIVERY.c
+        if state is not None and state not in set(State):
+            raise UsageError("state", f"{state!r} is none", f"one of {', '.join(State)}")
+        with self._reading() as (connection, acting):
+            query = _DELIVERY.where(d.tenant == acting.tenant)
+            if not acting.operator:
+                query = query.where(d.owner == acting.principal)
+            if state is not None:
+                query = query.where(d.state == state)
+            if event is not None:
+                query = query.where(d.event_id == _event_key(event))
+            if route is not None:
+                query = query.where(d.route_id == route)
+            query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(min(limit, LIMIT))
+            return [_delivery(row) for row in connection.execute(query)]
+
+    def show_delivery(self, about: str) -> DeliveryView:
+        """Return one delivery by its id. Raises NotFound."""
+        event, _, route = about.partition(".")
+        found = self.list_deliveries(event=event, route=route, limit=1) if route else []
+        if not found:
+            raise NotFound("delivery", f"there is no {about!r}", "see `sense-worker deliveries list`")
+        return found[0]
+
+    def list_inbox(self, *, principal: str | None = None, limit: int = 50) -> list[InboxView]:
+        """Return one's own inbox items, an operator's choice of whose (None: all), the newest first."""
+        i = ITEM.c
+        with self._reading() as (connection, acting):
+            whose = principal if acting.operator else acting.principal
+            query = sa.select(ITEM).where(i.tenant == acting.tenant)
+            if whose is not None:
+                query = query.where(i.principal == whose)
+            query = query.order_by(i.accepted_at.desc(), i.event_id, i.route_id).limit(min(limit, LIMIT))
+            return [_item(row) for row in connection.execute(query)]
+
+    def list_dead(self, *, limit: int = 50) -> list[DeadView]:
+        """Return refused entries, the newest first; to an operator alone: nobody else's they may be told to be."""
+        e = DEAD_ENTRY.c
+        with self._reading() as (connection, acting):
+            if not acting.operator:
+                return []
+            query = sa.select(DEAD_ENTRY).where(e.tenant == acting.tenant)
+            query = query.order_by(e.at.desc(), e.stream_id.desc()).limit(min(limit, LIMIT))
+            return [_dead(row, raw=False) for row in connection.execute(query)]
+
+    def show_dead(self, stream_id: str) -> DeadView:
+        """Return one refused entry with its raw fields. Raises NotFound."""
+        e = DEAD_ENTRY.c
+        with self._reading() as (connection, acting):
+            query = sa.select(DEAD_ENTRY).where(e.tenant == acting.tenant, e.stream_id == stream_id)
+            row = connection.execute(query).first() if acting.operator else None
+        if row is None:
+            raise NotFound("dead entry", f"there is no {stream_id!r}", "see `sense-worker dead list`")
+        return _dead(row, raw=True)
+
+    def explain(self, about: str) -> Explanation:
+        """Tell why an event arrived or did not (see `sense_worker.explain`); one's own routes, an operator all."""
+        acting = self.acting
+        return explain(self._database, acting.tenant, about, None if acting.operator else acting.principal)
+
+    def status(self) -> Status:
+        """Count the tenant's deliveries by state and lane, its refused entries by word, and what waits."""
+        d, e = DELIVERY.c, DEAD_ENTRY.c
+        with self._reading() as (connection, acting):
+            tenant = acting.tenant
+            events = connection.scalar(sa.select(sa.func.count()).select_from(EVENT).where(EVENT.c.tenant == tenant))
+            by_lane = connection.execute(
+                sa.select(d.lane, d.state, sa.func.count()).where(d.tenant == tenant).group_by(d.lane, d.state)
+            ).all()
+            words = connection.execute(
+                sa.select(e.word, sa.func.count()).where(e.tenant == tenant).group_by(e.word).order_by(e.word)
+            )
+            dead = {word: int(count) for word, count in words}
+        waiting, pending = stream_counts(self._redis_url(), tenant)
+        return Status(tenant, int(events or 0), *_by_state(by_lane), dead, waiting, pending)
+
+
+def _by_state(rows: Any) -> tuple[dict[str, int], tuple[LaneView, ...]]:
+    total: dict[str, int] = {}
+    lanes: dict[str, dict[str, int]] = {}
+    for lane, state, count in rows:
+        total[state] = total.get(state, 0) + int(count)
+        lanes.setdefault(lane.partition("/")[2], {})[state] = int(count)
+    return total, tuple(LaneView(name, lanes[name]) for name in sorted(lanes))
+
+
+_DELIVERY = sa.select(DELIVERY, EVENT.c.pack_id, EVENT.c.ref, EVENT.c.subject).join(
+    EVENT, EVENT.c.id == DELIVERY.c.event_id
+)
+
+
+def _event_key(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise UsageError("event", f"{text!r} is no event id", "32 hex digits") from None
+
+
+def _delivery(row: Any) -> DeliveryView:
+    settled = row.state in {state.value for state in SETTLED}
+    return DeliveryView(
+        id=delivery_id(bytes(row.event_id), row.route_id),
+        event_id=bytes(row.event_id).hex(),
+        route_id=row.route_id,
+        owner=row.owner,
+        sink=row.lane.partition("/")[2],
+        pack_id=row.pack_id,
+        ref=row.ref,
+        subject=row.subject,
+        state=row.state,
+        step=row.step,
+        reason=row.reason,
+        attempt=row.attempt,
+        created_at=row.created_at,
+        due_at=None if settled or row.due_at == NEVER else row.due_at,
+        settled_at=row.settled_at,
+    )
+
+
+def _item(row: Any) -> InboxView:
+    ids = (bytes(row.event_id).hex(), row.route_id)
+    facts = (row.principal, row.project, row.pack_id, row.ref, row.subject, row.occurred_at, row.accepted_at)
+    return InboxView(*ids, *facts, bytes(row.body).decode())
+
+
+def _dead(row: Any, *, raw: bool) -> DeadView:
+    event = None if row.event_id is None else bytes(row.event_id).hex()
+    facts = (row.stream_id, row.stream, row.word, row.detail, row.at, row.raw_length, row.raw_digest)
+    return DeadView(*facts, row.activation_id, event, row.raw if raw else "")

@@ -1,0 +1,224 @@
+"""Sinks and routes: where deliveries go, and who wants what there."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from runtime_core.errors import Conflict, Denied, NotFound, UsageError
+from sense_worker.operator.desk import REQUIRES_OPERATOR, Desk, need_principal, need_project, new_id
+from sense_worker.operator.names import ANY_REF, audience_of, lasting, pack_name, plain_id, ref_name
+from sense_worker.operator.views import RouteView, SinkView
+from sense_worker.storage.ledger import Ledger
+from sense_worker.storage.schema import DELIVERY, PACK, ROUTE, SINK
+from sense_worker.storage.states import State, predecessors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sense_worker.operator.desk import Change
+
+
+class SinksRoutes(Desk):
+    """Sinks need an operator; a route needs its owner's session, or an operator's for another owner."""
+
+    def add_sink(
+        self, name: str, kind: str, *, options: Mapping[str, object] | None = None, audience: str = "tenant"
+    ) -> SinkView:
+        """Add a sink; its options are checked by its kind. The same again changes nothing; raises Conflict."""
+        plain_id("sink", name)
+        shape, who = audience_of(audience)
+        given = dict(options or {})
+        self._registry.build(kind, name, given)
+        with self._change("sink.add", name) as change:
+            if shape == "principal":
+                need_principal(change, str(who))
+            elif shape == "project":
+                need_project(change, str(who))
+            there = self._sink(change, name)
+            if there is not None:
+                same = (there.kind, there.audience, there.audience_id) == (kind, shape, who)
+                if not same or json.loads(self._vault.open(there.options)) != given:
+                    raise Conflict("sink", f"{name!r} exists with another kind, audience or options", "remove it first")
+                change.nothing = True
+                return self._sink_view(there)
+            row = {"tenant": change.acting.tenant, "name": name, "kind": kind, "audience": shape, "audience_id": who}
+            sealed = self.seal(json.dumps(given, allow_nan=False))
+            change.run(sa.insert(SINK).values(**row, options=sealed, created_at=change.now))
+            lane = self._release(change, name)
+            view = self._sink_view(self._sink(change, name))
+        self._wake([lane])
+        return view
+
+    ensure_sink = add_sink
+
+    def list_sinks(self) -> list[SinkView]:
+        """Return the tenant's sinks by name."""
+        with self._reading() as (connection, acting):
+            rows = connection.execute(sa.select(SINK).where(SINK.c.tenant == acting.tenant).order_by(SINK.c.name))
+            return [self._sink_view(row) for row in rows]
+
+    def pause_sink(self, name: str) -> SinkView:
+        """Pause a sink: its deliveries are held until it is resumed."""
+        with self._change("sink.pause", name) as change:
+            row = self._need_sink(change, name)
+            if row.paused_at is not None:
+                change.nothing = True
+            else:
+                self._update(change, name, paused_at=change.now)
+            return self._sink_view(self._sink(change, name))
+
+    def resume_sink(self, name: str) -> SinkView:
+        """Resume a sink that was paused, or disabled because it said stop; what was held goes on at once."""
+        with self._change("sink.resume", name) as change:
+            row = self._need_sink(change, name)
+            if row.paused_at is None and row.disabled_at is None:
+                change.nothing = True
+            else:
+                self._update(change, name, paused_at=None, disabled_at=None, disabled_reason=None)
+            lane = self._release(change, name)
+            view = self._sink_view(self._sink(change, name))
+        self._wake([lane])
+        return view
+
+    def remove_sink(self, name: str) -> SinkView:
+        """Remove a sink that no route names. Raises Conflict naming the routes that do."""
+        r = ROUTE.c
+        with self._change("sink.remove", name) as change:
+            row = self._need_sink(change, name)
+            query = sa.select(r.id).where(r.tenant == change.acting.tenant, r.sink == name, r.removed_at.is_(None))
+            routes = list(change.connection.scalars(query.order_by(r.id)))
+            if routes:
+                shown = ", ".join(routes[:5]) + (f" and {len(routes) - 5} more" if len(routes) > 5 else "")  # noqa: PLR2004
+                raise Conflict("sink", f"{name!r} is named by {shown}", "remove the routes first")
+            change.run(sa.delete(SINK).where(SINK.c.tenant == change.acting.tenant, SINK.c.name == name))
+            return self._sink_view(row)
+
+    def add_route(
+        self,
+        pack: str,
+        ref: str,
+        sink: str,
+        *,
+        project: str | None = None,
+        owner: str | None = None,
+        expires_in_s: float | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> RouteView:
+        """Add a route of one's own, or as an operator one of `owner`. An equal one that stands is returned as it is.
+
+        Raises NotFound for a pack, ref, sink, project or owner that is not there.
+        """
+        pack_name(pack), ref_name(ref)
+        if options:
+            raise UsageError("options", "routes take none yet", "leave them out")
+        with self._change("route.add", operator=False) as change:
+            owned_by = owner or change.acting.principal
+            if owned_by != change.acting.principal:
+                if not change.acting.operator:
+                    raise Denied(REQUIRES_OPERATOR)
+                need_principal(change, owned_by)
+            change.pack_id, change.project = pack, project
+            self._need_trigger(change, pack, ref)
+            self._need_sink(change, sink)
+            if project is not None:
+                need_project(change, project)
+            expires_at = lasting(expires_in_s, change.now)
+            row = {"owner": owned_by, "pack_id": pack, "ref": ref, "sink": sink, "project": project}
+            there = self._equal_route(change, row) if expires_at is None else None
+            if there is not None:
+                change.nothing = True
+                return RouteView(*there)
+            route_id = new_id("rte")
+            change.subject = route_id
+            facts = {"created_by": change.acting.principal, "created_at": change.now, "expires_at": expires_at}
+            change.run(sa.insert(ROUTE).values(id=route_id, tenant=change.acting.tenant, options={}, **row, **facts))
+            return RouteView(*change.one(_ROUTE.where(ROUTE.c.id == route_id)))
+
+    ensure_route = add_route
+
+    def list_routes(self) -> list[RouteView]:
+        """Return the tenant's standing routes to an operator, else one's own."""
+        r = ROUTE.c
+        with self._reading() as (connection, acting):
+            query = _ROUTE.where(r.tenant == acting.tenant, r.removed_at.is_(None))
+            if not acting.operator:
+                query = query.where(r.owner == acting.principal)
+            return [RouteView(*row) for row in connection.execute(query.order_by(r.pack_id, r.ref, r.owner, r.id))]
+
+    def remove_route(self, route_id: str) -> RouteView:
+        """Remove one's own route, an operator anyone's; what waits for it is cancelled."""
+        r, d = ROUTE.c, DELIVERY.c
+        with self._change("route.remove", route_id, operator=False) as change:
+            where = (r.tenant == change.acting.tenant, r.id == route_id, r.removed_at.is_(None))
+            row = change.one(_ROUTE.where(*where))
+            if row is None or not (change.acting.operator or row.owner == change.acting.principal):
+                raise NotFound("route", f"there is no {route_id!r}", "see `sense-worker route list`")
+            change.pack_id, change.project = row.pack_id, row.project
+            change.run(sa.update(ROUTE).where(*where).values(removed_at=change.now))
+            waiting = [state for state in predecessors(State.CANCELLED) if state != State.DELIVERING]
+            lane = f"{change.acting.tenant}/{row.sink}"
+            change.run(
+                sa.update(DELIVERY)
+                .where(d.route_id == route_id, d.lane == lane, d.state.in_(waiting))
+                .values(state=State.CANCELLED.value, reason="route removed", step=None, settled_at=change.now)
+            )
+            return RouteView(*row)
+
+    def _release(self, change: Change, name: str) -> str:
+        lane = f"{change.acting.tenant}/{name}"
+        Ledger(self._database).release_lane(change.connection, lane, change.now)
+        return lane
+
+    @staticmethod
+    def _sink(change: Change, name: str) -> Any:
+        return change.one(sa.select(SINK).where(SINK.c.tenant == change.acting.tenant, SINK.c.name == name))
+
+    def _need_sink(self, change: Change, name: str) -> Any:
+        row = self._sink(change, name)
+        if row is None:
+            raise NotFound("sink", f"there is no {name!r}", "see `sense-worker sink list`")
+        return row
+
+    @staticmethod
+    def _update(change: Change, name: str, **values: object) -> None:
+        where = (SINK.c.tenant == change.acting.tenant, SINK.c.name == name)
+        change.run(sa.update(SINK).where(*where).values(**values))
+
+    def _need_trigger(self, change: Change, pack_id: str, ref: str) -> None:
+        p = PACK.c
+        where = (p.tenant == change.acting.tenant, p.pack_id == pack_id, p.generation.is_not(None))
+        if change.one(sa.select(p.generation).where(*where)) is None:
+            raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
+        revision = self._source(change.connection).revision(change.acting.tenant, pack_id)
+        if ref != ANY_REF and revision is not None and ref not in revision.pack.triggers:
+            refs = ", ".join(sorted(revision.pack.triggers)) or "none"
+            raise NotFound("ref", f"{ref!r} is no trigger of {pack_id}", f"its triggers: {refs}; or *")
+
+    @staticmethod
+    def _equal_route(change: Change, row: dict[str, Any]) -> Any:
+        r = ROUTE.c
+        same = [r[name].is_(None) if value is None else r[name] == value for name, value in row.items()]
+        standing = (r.tenant == change.acting.tenant, r.removed_at.is_(None), r.expires_at.is_(None))
+        return change.one(_ROUTE.where(*standing, *same))
+
+    def _sink_view(self, row: Any) -> SinkView:
+        audience = row.audience if row.audience_id is None else f"{row.audience}:{row.audience_id}"
+        names = tuple(sorted(json.loads(self._vault.open(row.options))))
+        moments = (row.created_at, row.paused_at, row.disabled_at, row.disabled_reason)
+        return SinkView(row.name, row.kind, audience, names, *moments)
+
+
+_ROUTE = sa.select(
+    ROUTE.c.id,
+    ROUTE.c.owner,
+    ROUTE.c.pack_id,
+    ROUTE.c.ref,
+    ROUTE.c.sink,
+    ROUTE.c.project,
+    ROUTE.c.created_by,
+    ROUTE.c.created_at,
+    ROUTE.c.expires_at,
+)

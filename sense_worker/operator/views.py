@@ -1,0 +1,232 @@
+"""What the operator answers: rows as plain frozen values. Moments are microseconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalView:
+    """A principal of the tenant."""
+
+    id: str
+    kind: str
+    operator: bool
+    created_at: int
+    disabled_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session, without its secret."""
+
+    id: str
+    principal: str
+    created_at: int
+    expires_at: int
+    revoked_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedSession:
+    """A session just made. The secret is told this once, and stands in `file` where one was asked for."""
+
+    id: str
+    tenant: str
+    principal: str
+    expires_at: int
+    file: str | None
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectView:
+    """A project and who is in it."""
+
+    id: str
+    members: tuple[str, ...]
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrantView:
+    """A grant; `keys` None means all."""
+
+    id: str
+    principal: str
+    capability: str
+    pack_id: str
+    keys: tuple[str, ...] | None
+    project: str | None
+    created_by: str
+    created_at: int
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkView:
+    """A sink, without its options' values: they may be secret."""
+
+    name: str
+    kind: str
+    audience: str
+    option_names: tuple[str, ...]
+    created_at: int
+    paused_at: int | None
+    disabled_at: int | None
+    disabled_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteView:
+    """A route that stands."""
+
+    id: str
+    owner: str
+    pack_id: str
+    ref: str
+    sink: str
+    project: str | None
+    created_by: str
+    created_at: int
+    expires_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TriggerView:
+    """A declared trigger with its policy."""
+
+    ref: str
+    land: str
+    summary: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommandView:
+    """A declared command with its policy."""
+
+    verb_key: str
+    operation: str
+    land: str
+    confirm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PackView:
+    """The revision of a pack that is in force."""
+
+    pack_id: str
+    version: str
+    title: str
+    plane: str
+    generation: int
+    digest: str
+    installed_by: str
+    installed_at: int
+    allowed_bins: dict[str, str]
+    warnings: tuple[str, ...] = ()
+    commands: tuple[CommandView, ...] = ()
+    triggers: tuple[TriggerView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedActivation:
+    """An activation that stands, and the file its adapter reads."""
+
+    id: str
+    session_id: str
+    pack_id: str
+    project: str | None
+    workspace: str | None
+    file: str
+    skill: str
+    created_at: int
+    revoked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryView:
+    """One event for one route."""
+
+    id: str
+    event_id: str
+    route_id: str
+    owner: str
+    sink: str
+    pack_id: str
+    ref: str
+    subject: str | None
+    state: str
+    step: str | None
+    reason: str | None
+    attempt: int
+    created_at: int
+    due_at: int | None
+    settled_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InboxView:
+    """One item of a principal's inbox."""
+
+    event_id: str
+    route_id: str
+    principal: str
+    project: str | None
+    pack_id: str
+    ref: str
+    subject: str | None
+    occurred_at: str
+    accepted_at: int
+    body: str
+    """The signed JSON, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadView:
+    """A stream entry refused at intake."""
+
+    stream_id: str
+    stream: str
+    word: str
+    detail: str
+    at: int
+    raw_length: int
+    raw_digest: str
+    activation_id: str | None
+    event_id: str | None
+    raw: str = ""
+    """Base64 of the netstrings of its fields; in `show_dead` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneView:
+    """The deliveries of one sink by state."""
+
+    sink: str
+    states: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Counts of the tenant. `waiting` is what the stream holds; None where no Redis is named or it does not answer."""
+
+    tenant: str
+    events: int
+    deliveries: dict[str, int]
+    lanes: tuple[LaneView, ...]
+    dead_entries: dict[str, int]
+    waiting: int | None
+    pending: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InitResult:
+    """What `initialize` found or made."""
+
+    tenant: str
+    principal: str
+    home: str
+    session_file: str
+    created: tuple[str, ...]
+    """What this call made; empty where all was there."""
