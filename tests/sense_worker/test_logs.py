@@ -186,8 +186,8 @@ def test_arguments_that_do_not_fit_are_shown_not_lost():
 
 def test_configured_again_it_replaces_itself():
     """A second call does not double the lines."""
-    first = opened("console")
-    second = opened("json", log_level="error")
+    first, second = opened("console"), io.StringIO()
+    configure(Settings(log_format="json", log_level="error"), second)
     log().error("once")
     log().warning("not shown")
     logging.getLogger("lib").error("once")
@@ -199,10 +199,12 @@ def test_configured_again_it_replaces_itself():
 def test_a_logger_made_before_the_configuration_follows_it():
     """Modules make their logger when they are imported."""
     early = log("early")
+    opened().close()
+    early.info("lost")
     stream = opened()
     early.info("late")
 
-    assert records(stream)[0]["source"] == "early"
+    assert [(record["source"], record["event"]) for record in records(stream)] == [("early", "late")]
 
 
 class _Full(io.StringIO):
