@@ -187,7 +187,8 @@ def _c60(path: Path, count: int, size: int) -> None:
         process.start()
     for process in processes:
         process.join()
-    found = [(line["principal"], line["subject"], len(line["reason"])) for line in lines(path)]
+    whole = (line for file in [*rotated_files(path), path] for line in lines(file))
+    found = [(line["principal"], line["subject"], len(line["reason"])) for line in whole]
 
     assert [process.exitcode for process in processes] == [0] * 8
     assert sorted(found) == sorted((f"p{n}", f"d{number}", size) for n in range(8) for number in range(count))
