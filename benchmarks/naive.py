@@ -97,5 +97,3 @@ def _delivery(one: Admitted, route: Any, now: int, refused: str | None) -> table
         created_at=now,
         settled_at=now,
     )
-
-

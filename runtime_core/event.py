@@ -75,7 +75,8 @@ def is_moment(text: str) -> bool:
 
 def event_id(tenant: str, publisher: str, pack_id: str, message_id: str) -> bytes:
     """Return 16 bytes: SHA-256 over the length-prefixed key, cut. Equal keys are one event in the dedupe window."""
-    key = b"".join(b"%d:%s" % (len(part), part) for part in _encoded(tenant, publisher, pack_id, message_id))
+    a, b, c, d = tenant.encode(), publisher.encode(), pack_id.encode(), message_id.encode()
+    key = b"%d:%b%d:%b%d:%b%d:%b" % (len(a), a, len(b), b, len(c), c, len(d), d)
     return hashlib.sha256(key).digest()[:16]
 
 
@@ -105,7 +106,3 @@ def _unknown(fields: dict[str, Any]) -> DoorError:
     names = sorted(fields.keys() - _FIELDS)
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     return DoorError("unknown_field", f"{_WHAT} {pointer(names[:1])}", f"unknown field{more}", "put it into data")
-
-
-def _encoded(*parts: str) -> tuple[bytes, ...]:
-    return tuple(part.encode() for part in parts)

@@ -63,12 +63,11 @@ class GrantTable:
         `key` is a verb_key or ref; None asks for a pack-wide effect, which only a grant for all keys allows.
         """
         rows = self._rows
-        for at in (
-            (capability, pack_id, key),
-            (capability, pack_id, None),
-            (capability, ANY_PACK, key),
-            (capability, ANY_PACK, None),
-        ):
+        # One look-up decides nearly always: the grant that names pack and key.
+        for grant in rows.get((capability, pack_id, key), ()):
+            if grant.allows(project, now):
+                return grant
+        for at in ((capability, pack_id, None), (capability, ANY_PACK, key), (capability, ANY_PACK, None)):
             for grant in rows.get(at, ()):
                 if grant.allows(project, now):
                     return grant

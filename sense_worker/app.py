@@ -37,6 +37,7 @@ def make_app(settings: Settings) -> Celery:
         worker_prefetch_multiplier=1,
         worker_concurrency=settings.concurrency,
         worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
         worker_send_task_events=False,
         worker_enable_remote_control=False,
         broker_connection_retry_on_startup=True,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.event import delivery_id
-from runtime_core.pipeline import Attempt, Facts, judge
+from runtime_core.pipeline import Attempt, Facts, attempt, judge
 from sinks.protocol import Delivery
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def judged(authority: Authority, claimed: Claimed, route: Route, now: Micros) ->
     facts = Facts(
         *(claimed.event_id, claimed.tenant, claimed.pack_id, claimed.ref, claimed.activation_id, claimed.publisher)
     )
-    return Judged(claimed, judge(Attempt(authority, facts, route, now)))
+    return Judged(claimed, judge(attempt(authority, facts, route, now)))
 
 
 def not_served(authority: Authority, sink: Sink, activation_id: str) -> bool:
@@ -49,10 +49,7 @@ def not_served(authority: Authority, sink: Sink, activation_id: str) -> bool:
 
 def sink_view(one: Judged) -> Delivery:
     """Return the delivery as its sink sees it; only for an admitted attempt."""
-    claimed, authority = one.claimed, one.attempt.authority
-    revision = authority.revision(claimed.pack_id)
-    activation = authority.activation(claimed.activation_id)
-    land = "personal" if revision is None else revision.pack.triggers[claimed.ref].land
+    claimed, activation = one.claimed, one.attempt.activation
     return Delivery(
         id=delivery_id(claimed.event_id, claimed.route_id),
         event_id=claimed.event_id.hex(),
@@ -63,7 +60,7 @@ def sink_view(one: Judged) -> Delivery:
         project=claimed.project,
         pack_id=claimed.pack_id,
         ref=claimed.ref,
-        land=land,
+        land="personal" if one.attempt.trigger is None else one.attempt.trigger.land,
         subject=claimed.subject,
         occurred_at=claimed.occurred_at,
         accepted_at=claimed.accepted_at,

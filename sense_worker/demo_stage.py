@@ -151,6 +151,8 @@ def _environment(folder: Path) -> dict[str, str]:
     return {
         **inherited,
         "HCP_HOME": str(folder / "home"),
+        "SENSE_INTAKE": "1",  # three events: the fewest processes start soonest
+        "SENSE_CONCURRENCY": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_AUTHOR_NAME": "Ana",

@@ -112,5 +112,3 @@ class DrainProcess:
             self._drain = Drain(build_ports(self._settings))
             self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
         self._drain.run(lane, self._bell, self._settings.linger_s)
-
-

@@ -95,7 +95,7 @@ class Registry:
             raise
         except Exception as error:  # noqa: BLE001 - a plugin's own code: whatever it raises concerns this sink only
             # Neither its text nor its traceback: both may hold option values, and those may be secret (C53).
-            what = f"raised {type(error).__name__} while it was built, {_origin(error)}"
+            what = f"raised {type(error).__name__} while it was built, {origin(error)}"
             raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None
         if not isinstance(workspace, bool):
             raise UsageError(f"sink kind {kind}", "its property workspace answers neither True nor False")
@@ -144,7 +144,7 @@ def _validated(sink: type[Sink], options: Mapping[str, object]) -> BaseModel:
         raise UsageError(place, f"{reason[:1].lower()}{reason[1:]}{more}", way_out) from None
 
 
-def _origin(error: Exception) -> str:
+def origin(error: Exception) -> str:
     """Return the file and line that raised it."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:

@@ -73,9 +73,7 @@ class IntakeBench:
         moment = f"{time.time():.3f}" if signed_at is None else signed_at
         secret = self.secrets.get(activation, b"unknown")
         built = build_entry(secret, activation, message_id or f"m-{number}", moment, raw)
-        sent = {
-            name.encode(): value if isinstance(value, bytes) else value.encode() for name, value in built.items()
-        }
+        sent = {name.encode(): value if isinstance(value, bytes) else value.encode() for name, value in built.items()}
         entry_id = f"{int(time.time() * 1000)}-{number}"
         return StreamEntry(tenant, stream_of(tenant), entry_id, {**sent, **(fields or {})}, deliveries)
 

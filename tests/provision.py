@@ -130,7 +130,9 @@ class Rows:
             before = connection.execute(
                 update(tables.PackRow)
                 .where(tables.PackRow.tenant == self.tenant, tables.PackRow.pack_id == pack.pack_id)
-                .values(generation=tables.PackRow.last_generation + 1, last_generation=tables.PackRow.last_generation + 1)
+                .values(
+                    generation=tables.PackRow.last_generation + 1, last_generation=tables.PackRow.last_generation + 1
+                )
                 .returning(tables.PackRow.generation)
             ).scalar()
             if before is None:

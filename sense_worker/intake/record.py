@@ -89,9 +89,7 @@ class Recorder:
         self, entries: Iterable[StreamEntry], authorities: dict[str, Authority], redis_now: int
     ) -> list[Admitted | Turned]:
         tolerance = self._ports.freshness_s
-        return [
-            admit(entry, authorities[entry.tenant], min(entry.micros, redis_now), tolerance) for entry in entries
-        ]
+        return [admit(entry, authorities[entry.tenant], min(entry.micros, redis_now), tolerance) for entry in entries]
 
     def _transact(self, verdicts: Sequence[Admitted | Turned], redis_now: int) -> Recorded:
         ports = self._ports
@@ -255,7 +253,14 @@ def _event_record(one: Admitted) -> EventRecord:
     facts, event = one.facts, one.event
     return EventRecord(
         *(facts.event_id, facts.tenant, facts.pack_id, facts.ref, facts.activation_id, facts.publisher),
-        *(one.wire.message_id, one.activation.project_id, event.subject, event.occurred_at, one.wire.b, one.body_digest),
+        *(
+            one.wire.message_id,
+            one.activation.project_id,
+            event.subject,
+            event.occurred_at,
+            one.wire.b,
+            one.body_digest,
+        ),
         *(one.entry.id, one.revision.generation, one.revision.pack.digest, one.traceparent),
         *(one.signed_at, one.arrival, json.dumps(one.without) if one.without else None),
     )

@@ -64,9 +64,7 @@ class World:
         file = self.home / "activation.json"
         facts = {"v": 1, "tenant": "t-red", "principal": "ana", "activation_id": "a-ana", "pack_id": "mail"}
         file.touch(0o600)
-        file.write_text(
-            json.dumps({**facts, "secret": self.secret.decode(), "redis_url": self.settings.redis_url})
-        )
+        file.write_text(json.dumps({**facts, "secret": self.secret.decode(), "redis_url": self.settings.redis_url}))
         return Publisher(file, **options)
 
     def worker(self, **env: str) -> Worker:

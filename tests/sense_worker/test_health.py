@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -60,9 +61,9 @@ class Runtime:
             connection.execute(insert(tables.DeliveryRow).values(**row, state=state, due_at=at, created_at=at))
 
     def bad(self) -> dict[str, str]:
-        """Return the text of each finding that is not well."""
+        """Return the text of each finding that is not well; measured seconds, which pass meanwhile, as N."""
         health = check_health(self.settings)
-        bad = {finding.name: finding.text for finding in health.findings if not finding.ok}
+        bad = {finding.name: re.sub(r" 6\d s ", " N s ", finding.text) for finding in health.findings if not finding.ok}
         assert health.ok == (not bad)
         return bad
 
@@ -97,7 +98,7 @@ def test_a_reader_that_lives_without_finishing_is_bad(runtime: Runtime) -> None:
     now = runtime.now()
     runtime.pulse(at=now, finished_at=now - LATE, state="audit unavailable")
 
-    assert runtime.bad() == {"reader": "the last finished turn was 61 s ago, state audit unavailable (limit 16 s)"}
+    assert runtime.bad() == {"reader": "the last finished turn was N s ago, state audit unavailable (limit 16 s)"}
 
 
 def test_one_reader_that_finishes_is_enough(runtime: Runtime) -> None:
@@ -130,7 +131,7 @@ def test_an_entry_that_waits_over_a_minute_is_bad(runtime: Runtime, *, read: boo
     if read:
         runtime.redis.xreadgroup("sense", "reader", {STREAM: ">"})
 
-    assert runtime.bad() == {"stream": f"the oldest entry of {STREAM} waits 61 s (limit 60 s)"}
+    assert runtime.bad() == {"stream": f"the oldest entry of {STREAM} waits N s (limit 60 s)"}
 
 
 def test_an_entry_that_waits_for_a_moment_is_well(runtime: Runtime) -> None:
@@ -157,7 +158,7 @@ def test_a_due_delivery_nobody_takes_is_bad(runtime: Runtime, state: str) -> Non
     """Over a minute late, be it due or under a lease that ran out."""
     runtime.delivery(state, LATE)
 
-    assert runtime.bad() == {"deliveries": f"the oldest due delivery is {state} in lane acme/log, 61 s late"}
+    assert runtime.bad() == {"deliveries": f"the oldest due delivery is {state} in lane acme/log, N s late"}
 
 
 @pytest.mark.parametrize(("state", "late"), [("pending", 50_000_000), ("retrying", -LATE), ("delivered", LATE)])

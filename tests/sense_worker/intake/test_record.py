@@ -79,7 +79,9 @@ def test_a_revocation_between_two_batches_takes_effect_at_once(bench):
 
     bench.record(bench.entry())
 
-    states = bench.query("SELECT state FROM sense_delivery d JOIN sense_event e ON e.id = d.event_id ORDER BY stream_id")
+    states = bench.query(
+        "SELECT state FROM sense_delivery d JOIN sense_event e ON e.id = d.event_id ORDER BY stream_id"
+    )
     assert states == [("delivered",), ("denied",)]
 
 
@@ -405,6 +407,7 @@ def test_nothing_is_written_while_the_audit_cannot_be(bench, monkeypatch):
     """An audit that cannot be written undoes the transaction; the same batch later is recorded whole."""
     granted(bench)
     entry = bench.entry()
+
     def full(_records):
         raise AuditUnavailable("audit.jsonl", "no space left on device")
 
@@ -466,7 +469,9 @@ def test_the_happy_path_writes_three_rows_and_appends_once(bench, monkeypatch):
     append = type(bench.ports.audit).append
     appends = []
     monkeypatch.setattr(
-        type(bench.ports.audit), "append", lambda self, records: (appends.append(len(records)), append(self, records))[1]
+        type(bench.ports.audit),
+        "append",
+        lambda self, records: (appends.append(len(records)), append(self, records))[1],
     )
 
     bench.record(*(bench.entry() for _ in range(50)))
