@@ -175,6 +175,7 @@ PACK_NOT_INSTALLED = Refusal("pack not installed: {}", "resolve_pack", "4.4.reje
 ACTIVATION_REVOKED = Refusal("denied: activation revoked", "resolve_activation", "1.6.activate")
 TRIGGER_NOT_DECLARED = Refusal("trigger not declared: {}", "resolve_trigger", "1.3.trigger")
 SESSION_REVOKED = Refusal("denied: session revoked", "authenticate", "9.1.2")
+SESSION_EXPIRED = Refusal("denied: session expired", "authenticate", "9.1.2")
 PRINCIPAL_DISABLED = Refusal("denied: principal disabled", "authenticate", "9.1.2")
 BRAIN_REQUIRES_PROJECT = Refusal("denied: privacy.land brain requires project_id", "authenticate", "9.2.2")
 NOT_A_MEMBER = Refusal("denied: not a member of the project", "authenticate", "9.2.3")
@@ -199,5 +200,6 @@ SENSE_REFUSALS: tuple[Refusal, ...] = (
     MISSING_SENSE_ENABLE,
 )
 
+REQUIRES_OPERATOR = Refusal("denied: requires an operator", "authenticate", "9.1.2")
 MISSING_PACK_INSTALL = Refusal("denied: missing pack.install", "install", "9.7.install")
 INSTALL_REFUSALS: tuple[Refusal, ...] = (CONTROL_PLANE, MISSING_PACK_INSTALL)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import hmac
 import json
 import os
+import secrets
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from runtime_core.errors import Denied, DoorError, UsageError
+from runtime_core.errors import (
+    PRINCIPAL_DISABLED,
+    SESSION_EXPIRED,
+    SESSION_REVOKED,
+    Denied,
+    DoorError,
+    UsageError,
+)
 from runtime_core.strict_json import parse_object
 from sense_worker.storage.authority import credential
 from sense_worker.storage.schema import PRINCIPAL, SESSION
@@ -48,28 +56,38 @@ class SessionFile(NamedTuple):
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that its owner alone may read; replaced in one step, so that no reader sees half of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    """Write a file that its owner alone may read; replaced in one step, so that no reader sees half of it.
+
+    What stands in the place, also a link, is replaced and never followed. Raises UsageError naming the place.
+    """
+    draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
     except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise UsageError(str(path), f"cannot be written: {error.strerror}") from error
+        raise UsageError(str(path), f"cannot be written: {error.strerror}", "make room or name another place") from None
 
 
 def read_session(path: Path) -> SessionFile:
     """Read a session file; raises UsageError naming the place and the way out."""
     try:
+        # Not blocking: the open of a pipe in the place would wait for a writer that never comes.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UsageError(str(path), "is no file", _WAY_OUT)
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UsageError(str(path), "is no regular file", _WAY_OUT)
+            if stat.S_IMODE(status.st_mode) & 0o077:
+                raise UsageError(str(path), "others may read or change it, and it holds a secret", f"chmod 600 {path}")
             raw = file.read(FILE_LIMIT + 1)
         facts = parse_object(raw, limit=FILE_LIMIT, what=str(path))
     except FileNotFoundError:
@@ -79,28 +97,48 @@ def read_session(path: Path) -> SessionFile:
     except DoorError as error:
         raise UsageError(error.place, error.reason, _WAY_OUT) from None
     values = [facts.get(name) for name in SessionFile._fields]
-    if facts.get("v") != 1 or not all(isinstance(value, str) and value for value in values):
+    known = facts.get("v") == 1 and type(facts["v"]) is int
+    if not known or not all(isinstance(value, str) and value for value in values):
         raise UsageError(str(path), "is no session file", _WAY_OUT)
     return SessionFile(*(str(value) for value in values))
 
 
-def authenticate(connection: sa.Connection, vault: Vault, held: SessionFile, now: int) -> Acting:
-    """Return who the session is now. Raises UsageError for one unknown or wrong, Denied for one that no longer stands.
+class Identified(NamedTuple):
+    """The session whose secret was shown, as its rows are now."""
+
+    acting: Acting
+    expires_at: int
+    revoked: bool
+    disabled: bool
+
+    def check(self, now: int) -> None:
+        """Raise Denied where it does not stand at `now`."""
+        if self.revoked:
+            raise Denied(SESSION_REVOKED.text())
+        if self.expires_at <= now:
+            raise Denied(SESSION_EXPIRED.text())
+        if self.disabled:
+            raise Denied(PRINCIPAL_DISABLED.text())
+
+
+def identify(connection: sa.Connection, vault: Vault, held: SessionFile, now: int) -> Identified:
+    """Return whose session it is, by its rows and not by what the file says of it (§9.1.2). Raises UsageError.
 
     One text for an unknown id and a wrong secret, so that neither can be told from the other.
     """
     s, p = SESSION.c, PRINCIPAL.c
-    row = connection.execute(sa.select(SESSION).where(s.tenant == held.tenant, s.id == held.session_id)).first()
-    live = credential(vault, row).live(now) if row is not None else ()
+    own = sa.and_(p.tenant == s.tenant, p.id == s.principal)
+    query = sa.select(SESSION, p.operator, p.disabled_at).join(PRINCIPAL, own)
+    row = connection.execute(query.where(s.tenant == held.tenant, s.id == held.session_id)).first()
+    live = () if row is None else credential(vault, row).live(now)
     if row is None or not any(hmac.compare_digest(secret, held.secret.encode()) for secret in live):
         raise UsageError("session", "is unknown here", _WAY_OUT)
-    if row.revoked_at is not None:
-        raise Denied("denied: session revoked")
-    if row.expires_at <= now:
-        raise Denied("denied: session expired")
-    who = connection.execute(
-        sa.select(p.operator, p.disabled_at).where(p.tenant == held.tenant, p.id == row.principal)
-    ).first()
-    if who is None or who.disabled_at is not None:
-        raise Denied("denied: principal disabled")
-    return Acting(held.tenant, row.principal, row.id, bool(who.operator))
+    acting = Acting(row.tenant, row.principal, row.id, bool(row.operator))
+    return Identified(acting, row.expires_at, row.revoked_at is not None, row.disabled_at is not None)
+
+
+def authenticate(connection: sa.Connection, vault: Vault, held: SessionFile, now: int) -> Acting:
+    """Return who acts. Raises UsageError for a session that is unknown, Denied for one that no longer stands."""
+    identified = identify(connection, vault, held, now)
+    identified.check(now)
+    return identified.acting

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import NotFound, UsageError
+from runtime_core.errors import Conflict, NotFound, UsageError
 from sense_worker.operator.acting import write_private
-from sense_worker.operator.desk import Desk, new_id, new_secret
+from sense_worker.operator.desk import Desk, need_control_plane, new_id, new_secret
 from sense_worker.operator.names import pack_name, plain_id
 from sense_worker.operator.views import IssuedActivation
-from sense_worker.storage import packs
 from sense_worker.storage.schema import ACTIVATION, SESSION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sense_worker.operator.acting import Acting
+    from sense_worker.operator.desk import Change
 
 
 class Activations(Desk):
@@ -28,46 +28,53 @@ class Activations(Desk):
         """Put an installed pack on the acting session, and write the adapter's file (0600) and SKILL.md.
 
         At most one stands per session, pack and project: the standing one is returned, its files written again. The
-        project may exist nowhere: it is then nobody's. Raises NotFound for a pack that is not installed, UsageError
-        for a workspace that is no folder or another than the standing activation's.
+        project may exist nowhere: it is then nobody's. Raises NotFound for a pack that is not installed, Denied for a
+        control-plane pack without an operator, UsageError for a workspace that is no folder, Conflict for another
+        than the standing activation's.
         """
         pack_name(pack_id)
         if project is not None:
             plain_id("project", project)
-        folder = None if workspace is None else str(workspace)
-        if workspace is not None and not (workspace.is_absolute() and workspace.is_dir()):
-            raise UsageError("workspace", f"{folder!r} is no absolute folder", "make it first")
-        a = ACTIVATION.c
+        folder = None if workspace is None else _folder(workspace)
         with self._change("activate", operator=False) as change:
-            acting, found = change.acting, packs.in_force(change.connection, change.acting.tenant, pack_id)
             change.pack_id, change.project = pack_id, project
-            if not found:
+            revision = self._source(change.connection).revision(change.acting.tenant, pack_id)
+            if revision is None:
                 raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
-            same = a.project_id.is_(None) if project is None else a.project_id == project
-            standing = (a.session_id == acting.session_id, a.pack_id == pack_id, a.revoked_at.is_(None), same)
-            row = change.one(sa.select(ACTIVATION).where(*standing))
+            need_control_plane(change, revision.pack.plane)
+            row = self._standing(change, pack_id, project)
             if row is None:
-                activation_id = new_id("act")
-                change.run(
-                    sa.insert(ACTIVATION).values(
-                        id=activation_id,
-                        tenant=acting.tenant,
-                        session_id=acting.session_id,
-                        pack_id=pack_id,
-                        project_id=project,
-                        workspace=folder,
-                        secret=self.seal(new_secret()),
-                        previous_until=0,
-                        created_at=change.now,
-                    )
-                )
-                row = change.one(sa.select(ACTIVATION).where(a.id == activation_id))
-                change.subject = activation_id
+                row = self._insert(change, pack_id, project, folder)
+                change.subject = row.id
             else:
                 change.nothing = True
                 if folder is not None and row.workspace != folder:
-                    raise UsageError("workspace", f"{row.id} stands with {row.workspace!r}", "deactivate it first")
-        return self._written(row, acting, bytes(found[0].harness))
+                    raise Conflict("workspace", f"{row.id} stands with {row.workspace!r}", "deactivate it first")
+        return self._written(row, change.acting, revision.pack.harness)
+
+    @staticmethod
+    def _standing(change: Change, pack_id: str, project: str | None) -> Any:
+        a = ACTIVATION.c
+        same = a.project_id.is_(None) if project is None else a.project_id == project
+        of_session = (a.tenant == change.acting.tenant, a.session_id == change.acting.session_id)
+        return change.one(sa.select(ACTIVATION).where(*of_session, a.pack_id == pack_id, a.revoked_at.is_(None), same))
+
+    def _insert(self, change: Change, pack_id: str, project: str | None, folder: str | None) -> Any:
+        activation_id = new_id("act")
+        change.run(
+            sa.insert(ACTIVATION).values(
+                id=activation_id,
+                tenant=change.acting.tenant,
+                session_id=change.acting.session_id,
+                pack_id=pack_id,
+                project_id=project,
+                workspace=folder,
+                secret=self.seal(new_secret()),
+                previous_until=0,
+                created_at=change.now,
+            )
+        )
+        return change.one(sa.select(ACTIVATION).where(ACTIVATION.c.id == activation_id))
 
     def deactivate(self, activation_id: str) -> IssuedActivation:
         """End an activation: it announces nothing more, and what it announced is not delivered any more."""
@@ -115,3 +122,14 @@ class Activations(Desk):
         files = (str(self._file(row.id)), str(self._skill(row)))
         scope = (row.id, row.session_id, row.pack_id, row.project_id, row.workspace)
         return IssuedActivation(*scope, *files, row.created_at, revoked_at)
+
+
+def _folder(workspace: Path) -> str:
+    """Return the folder that a path leads to now: a link in it cannot be turned elsewhere later. Raises UsageError."""
+    try:
+        folder = workspace.resolve(strict=True)
+        if not workspace.is_absolute() or not folder.is_dir() or not str(folder).isprintable():
+            raise UsageError("workspace", f"{str(workspace)!r} is no absolute folder", "name a folder that exists")
+    except (OSError, ValueError, RuntimeError):
+        raise UsageError("workspace", f"{str(workspace)!r} cannot be found", "name a folder that exists") from None
+    return str(folder)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runtime_core.audit import AuditRecord
-from runtime_core.errors import Denied, NotFound
-from runtime_core.grants import GrantTable
-from sense_worker.operator.acting import authenticate
+from runtime_core.errors import CONTROL_PLANE, REQUIRES_OPERATOR, Denied, NotFound, UsageError
+from sense_worker.operator.acting import authenticate, identify
 from sense_worker.server import socket_path
 from sense_worker.storage.authority import SqlAuthoritySource, bump_authority, lock_authority
 from sense_worker.storage.schema import PRINCIPAL, PROJECT
@@ -20,14 +19,14 @@ from sense_worker.up_file import discover_redis_url
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from runtime_core.audit import AuditLog
+    from runtime_core.audit_chain import ChainedAudit
     from sense_worker.operator.acting import Acting, SessionFile
     from sense_worker.settings import Settings
     from sense_worker.storage.engine import Database
     from sense_worker.vault import Vault
     from sinks.registry import Registry
 
-REQUIRES_OPERATOR = "denied: requires an operator"
+UNKNOWN_SESSION = "session unknown"
 
 
 def new_id(prefix: str) -> str:
@@ -85,7 +84,7 @@ class Desk:
         settings: Settings,
         database: Database,
         vault: Vault,
-        audit: AuditLog,
+        audit: ChainedAudit,
         registry: Registry,
         held: SessionFile,
         ring: Callable[[Iterable[str]], None] | None = None,
@@ -108,35 +107,31 @@ class Desk:
     def _change(self, action: str, subject: str | None = None, *, operator: bool = True) -> Iterator[Change]:
         """Make a change: all of it and its audit line, or nothing. A denial is recorded too (§9.6.3).
 
+        The tenant's lock is taken before anything is read, so that what is looked at here cannot change meanwhile.
         Raises Denied, UsageError and its kinds, AuditUnavailable, LedgerBusy.
         """
+        denied = AuditRecord(action, ok=False, tenant=None, principal=None, subject=subject, reason=UNKNOWN_SESSION)
         try:
             with self._database.write() as connection:
                 lock_authority(connection, self._held.tenant)
                 now = self._database.now(connection)
-                acting = authenticate(connection, self._vault, self._held, now)
-                change = Change(connection, acting, now, action)
+                try:
+                    identified = identify(connection, self._vault, self._held, now)
+                except UsageError:
+                    self._audit.append([denied])
+                    raise
+                change = Change(connection, identified.acting, now, action)
                 change.subject = subject
-                if operator and not acting.operator:
-                    raise Denied(REQUIRES_OPERATOR)
+                identified.check(now)
+                if operator and not change.acting.operator:
+                    raise Denied(REQUIRES_OPERATOR.text())
                 yield change
                 if not change.nothing:
-                    bump_authority(connection, acting.tenant)
+                    bump_authority(connection, change.acting.tenant)
                     self._audit.append([change.record()])
-        except Denied as denied:
-            self._audit.append([self._denial(action, subject, str(denied))])
+        except Denied as refusal:
+            self._audit.append([change.record(str(refusal))])
             raise
-
-    def _denial(self, action: str, subject: str | None, text: str) -> AuditRecord:
-        return AuditRecord(
-            action=action,
-            ok=False,
-            tenant=self._held.tenant,
-            principal=self._held.principal,
-            operation="write",
-            subject=subject,
-            reason=text,
-        )
 
     @contextmanager
     def _reading(self) -> Iterator[tuple[sa.Connection, Acting]]:
@@ -153,9 +148,6 @@ class Desk:
     def _source(self, connection: sa.Connection) -> SqlAuthoritySource:
         return SqlAuthoritySource(connection, self._registry, self._vault)
 
-    def _grants_of(self, connection: sa.Connection, acting: Acting) -> GrantTable:
-        return GrantTable(self._source(connection).grants(acting.tenant, acting.principal))
-
     def _redis_url(self) -> str:
         """Return the server an adapter announces to: the one that is named or runs, else the one `up` will start."""
         return discover_redis_url(self.settings) or f"unix://{socket_path(self.settings.home)}"
@@ -163,6 +155,12 @@ class Desk:
     def seal(self, text: str) -> bytes:
         """Return text as it may stand in a row: encrypted under the current key."""
         return self._vault.seal(text.encode())
+
+
+def need_control_plane(change: Change, plane: str) -> None:
+    """Raise Denied where a control-plane pack is handled without an operator (§1.2.plane, DESIGN §7)."""
+    if plane == "control" and not change.acting.operator:
+        raise Denied(CONTROL_PLANE.text())
 
 
 def need_principal(change: Change, name: str) -> None:

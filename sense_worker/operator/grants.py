@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from runtime_core.errors import NotFound, UsageError
+from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from runtime_core.grants import ANY_PACK, Capability
 from sense_worker.operator.desk import Desk, need_principal, need_project, new_id
-from sense_worker.operator.names import capability_of, keys_of, lasting, pack_name
+from sense_worker.operator.names import capability_of, end_of, keys_of, pack_name
 from sense_worker.operator.views import GrantView
 from sense_worker.storage.schema import GRANT
 
@@ -41,9 +41,11 @@ class Grants(Desk):
         """
         axis = capability_of(capability)
         pack_name(pack, any_pack=True)
-        wanted = keys_of(None if keys is None else list(keys))
+        wanted = keys_of(keys)
         if axis is Capability.MOTHERSHIP_ELEVATE and (pack == ANY_PACK or expires_in_s is None):
             raise UsageError("mothership.elevate", "needs a pack and an end (§9.8)", "give --pack and --expires")
+        if axis is Capability.PACK_INSTALL and wanted is not None:
+            raise UsageError("keys", "a pack is installed whole", "leave the keys out")
         if project is not None and axis not in PROJECT_AXES:
             raise UsageError("project", f"{axis} has no land, so no project", "leave the project out")
         with self._change("grant.add") as change:
@@ -51,7 +53,7 @@ class Grants(Desk):
             need_principal(change, principal)
             if project is not None:
                 need_project(change, project)
-            expires_at = lasting(expires_in_s, change.now)
+            expires_at = end_of(expires_in_s, change.now)
             row = {
                 "tenant": change.acting.tenant,
                 "principal": principal,
@@ -60,23 +62,27 @@ class Grants(Desk):
                 "keys": wanted,
                 "project": project,
             }
-            if expires_at is None:
-                for there in self._equal(change.connection, row):
+            for there in self._equal(change.connection, row):
+                if there.expires_at is None and expires_at is None:
                     change.nothing = True
                     return there
+                if there.expires_at is not None and there.expires_at <= change.now:  # hosts grant again and again
+                    change.run(sa.delete(GRANT).where(GRANT.c.id == there.id))
             grant_id = new_id("grt")
-            change.subject = grant_id
             facts = {"created_by": change.acting.principal, "created_at": change.now, "expires_at": expires_at}
             change.run(sa.insert(GRANT).values(id=grant_id, **row, **facts))
             found = change.one(_COLUMNS.where(GRANT.c.id == grant_id))
+            change.subject = _told(found)
         return _view(found)
 
     ensure_grant = add_grant
 
     def list_grants(self, principal: str | None = None) -> list[GrantView]:
-        """Return the tenant's grants (or one principal's) to an operator, else one's own."""
+        """Return the tenant's grants (or one principal's) to an operator, else one's own. Raises Denied."""
         g = GRANT.c
         with self._reading() as (connection, acting):
+            if not acting.operator and principal not in (None, acting.principal):
+                raise Denied(REQUIRES_OPERATOR.text())
             query = _COLUMNS.where(g.tenant == acting.tenant)
             who = principal if acting.operator else acting.principal
             if who is not None:
@@ -91,7 +97,7 @@ class Grants(Desk):
             found = change.one(_COLUMNS.where(*where))
             if found is None:
                 raise NotFound("grant", f"there is no {grant_id!r}", "see `sense-worker grant list`")
-            change.pack_id, change.project = found.pack_id, found.project
+            change.pack_id, change.project, change.subject = found.pack_id, found.project, _told(found)
             change.run(sa.delete(GRANT).where(*where))
         return _view(found)
 
@@ -115,6 +121,12 @@ _COLUMNS = sa.select(
     GRANT.c.created_at,
     GRANT.c.expires_at,
 )
+
+
+def _told(row: Any) -> str:
+    """Return what the audit says of a grant: its row may be gone when somebody asks."""
+    keys = "" if row.keys_ is None else f" [{', '.join(row.keys_)}]"
+    return f"{row.id} {row.principal} {row.capability} {row.pack_id}{keys}"
 
 
 def _view(row: Any) -> GrantView:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from runtime_core.errors import UsageError
 from runtime_core.event import NAME, PACK_ID
 from runtime_core.grants import ANY_PACK, Capability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}", re.ASCII)
 """Principals, projects and sinks."""
 KINDS = ("human", "service", "agent", "mothership")
 ANY_REF = "*"
+HUNDRED_YEARS_S = 3_155_760_000
 
 
 def tenant_name(text: str) -> str:
@@ -37,13 +42,14 @@ def ref_name(text: str) -> str:
     return text if text == ANY_REF else _matched(NAME, "ref", text, "a ref of the pack, or * for all")
 
 
-def keys_of(keys: list[str] | tuple[str, ...] | None) -> list[str] | None:
+def keys_of(keys: Sequence[str] | None) -> list[str] | None:
     """Return the keys of a grant; None means all. Raises UsageError for a pattern: there are none (DESIGN §3)."""
     if keys is None:
         return None
-    for key in keys:
-        _matched(NAME, "keys", key, "whole verb_keys or refs; for all of a pack leave the keys out")
-    return sorted(set(keys))
+    form = "whole verb_keys or refs; for all of a pack leave the keys out"
+    if isinstance(keys, str):
+        raise UsageError("keys", f"{keys!r} is no list", form)
+    return sorted({_matched(NAME, "keys", key, form) for key in keys})
 
 
 def capability_of(text: str) -> Capability:
@@ -73,13 +79,16 @@ def audience_of(text: str) -> tuple[str, str | None]:
     raise UsageError("audience", f"{text!r} is none", "tenant, principal:ID or project:ID")
 
 
-def lasting(seconds: float | None, now: int, what: str = "expires") -> int | None:
-    """Return the moment `seconds` from now, None for none; raises UsageError where it is not in the future."""
-    if seconds is None:
-        return None
-    if not 0 < seconds <= 3_155_760_000:  # noqa: PLR2004 - a hundred years
-        raise UsageError(what, "must be between a moment and a hundred years", "such as 12h or 30d")
+def lasting(seconds: float, now: int) -> int:
+    """Return the moment `seconds` from now; raises UsageError where it is not in the future."""
+    if not 0 < seconds <= HUNDRED_YEARS_S:
+        raise UsageError("expires", "must be between a moment and a hundred years", "such as 12h or 30d")
     return now + int(seconds * 1e6)
+
+
+def end_of(seconds: float | None, now: int) -> int | None:
+    """Return the moment `seconds` from now, None for what has no end; raises UsageError like `lasting`."""
+    return None if seconds is None else lasting(seconds, now)
 
 
 def _matched(pattern: re.Pattern[str], what: str, text: str, form: str) -> str:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from runtime_core import errors
 from runtime_core.archive import read_source
-from runtime_core.errors import Denied, NotFound, PackError, UsageError
-from runtime_core.grants import Capability
-from runtime_core.pack import Pack, read_pack
-from sense_worker.operator.desk import Desk
+from runtime_core.errors import MISSING_PACK_INSTALL, Denied, NotFound, PackError, UsageError
+from runtime_core.grants import Capability, GrantTable
+from runtime_core.manifest import parse_manifest
+from runtime_core.pack import PackFiles, read_pack
+from sense_worker.operator.desk import Desk, need_control_plane
+from sense_worker.operator.names import pack_name
 from sense_worker.operator.views import CommandView, PackView, TriggerView
 from sense_worker.storage import packs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from runtime_core.manifest import Manifest
+    from runtime_core.pack import Pack
     from sense_worker.operator.desk import Change
-
 
 NOT_SERVED = "this release no longer accepts it; it is not served"
 
@@ -29,30 +32,32 @@ class Packs(Desk):
     """Installing and removing need `pack.install` for the pack; a control-plane pack needs an operator first."""
 
     def install_pack(self, source: Path, *, allow_bins: Mapping[str, str] | None = None) -> PackView:
-        """Install a folder or archive; an equal one in force is left as it is.
+        """Install a folder or archive; an equal one in force is left as it is, its copied files are written anew.
 
         Raises Denied before it says anything about the content, then PackParseError or PackLintError, then UsageError
-        for a binary that the manifest does not want or that is no executable file. Nothing is changed then: the
-        revision before stays in force.
+        for a binary that the manifest does not want or that is no executable file, or for a store that cannot take
+        the files. Nothing is changed then: the revision before stays in force.
         """
-        files = read_source(source)
-        pack, fault = _parsed(files)
-        with self._change("pack.install", operator=False) as change:
-            self._allowed(change, pack)
-            if pack is None:
-                raise fault or AssertionError
-            change.pack_id = change.subject = pack.pack_id
-            if pack.manifest.adapter.kind == "composite":
-                pack = read_pack(*files, self._others(change, pack.pack_id))
-            bins = _binaries(pack, allow_bins or {})
-            generation, new = packs.store_revision(
-                change.connection, change.acting.tenant, pack, bins, change.acting.principal, change.now
-            )
-            change.subject = f"{pack.pack_id} generation {generation}"
-            change.nothing = not new
-            view = _view(packs.in_force(change.connection, change.acting.tenant, pack.pack_id)[0], pack)
-            tenant = change.acting.tenant
-        packs.write_copy(self.settings.home, tenant, pack)
+        files, fault = _read(source)
+        manifest = _manifest(files)
+        with ExitStack() as stack:
+            with self._change("pack.install", operator=False) as change:
+                change.pack_id = change.subject = None if manifest is None else manifest.id
+                self._allowed(change, manifest)
+                if files is None:
+                    raise fault or AssertionError
+                pack = read_pack(*files, self._others(change, manifest))
+                bins = _binaries(pack, allow_bins or {})
+                tenant, pack_id = change.acting.tenant, pack.pack_id
+                store = stack.enter_context(packs.Store(self.settings.home, tenant))
+                draft = store.stage(pack)
+                generation, new = packs.store_revision(
+                    change.connection, tenant, pack, bins, change.acting.principal, change.now
+                )
+                change.subject = f"{pack_id} generation {generation}"
+                change.nothing = not new
+                view = _view(packs.in_force(change.connection, tenant, pack_id)[0], pack)
+            store.publish(draft, pack_id, lambda: self._in_force(tenant, pack_id) == generation)
         return view
 
     def list_packs(self) -> list[PackView]:
@@ -70,46 +75,77 @@ class Packs(Desk):
 
     def remove_pack(self, pack_id: str) -> PackView:
         """Take a pack out of force: its events are refused and its deliveries end, from the next attempt on."""
+        pack_name(pack_id)
         with self._change("pack.remove", pack_id, operator=False) as change:
-            change.pack_id = pack_id
-            found = packs.in_force(change.connection, change.acting.tenant, pack_id)
-            pack = _readable(found[0]) if found else None
-            self._allowed(change, pack)
+            change.pack_id, tenant = pack_id, change.acting.tenant
+            found = packs.in_force(change.connection, tenant, pack_id)
+            self._allowed(change, _manifest(_files(found[0])) if found else None, pack_id)
             if not found:
                 raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
-            packs.take_out(change.connection, change.acting.tenant, pack_id)
-            tenant = change.acting.tenant
-        packs.remove_copy(self.settings.home, tenant, pack_id)
-        return _view(found[0], pack)
+            packs.take_out(change.connection, tenant, pack_id)
+        with packs.Store(self.settings.home, tenant) as store:
+            store.remove(pack_id, lambda: self._in_force(tenant, pack_id) is None)
+        return _view(found[0], _readable(found[0]))
+
+    def _in_force(self, tenant: str, pack_id: str) -> int | None:
+        with self._database.read() as connection:
+            return packs.generation_in_force(connection, tenant, pack_id)
 
     @staticmethod
-    def _others(change: Change, pack_id: str) -> dict[str, Pack]:
+    def _others(change: Change, manifest: Manifest | None) -> dict[str, Pack]:
         """Return the other packs in force: a composite is linted against the commands its steps name."""
+        if manifest is None or manifest.adapter.kind != "composite":
+            return {}
         rows = packs.in_force(change.connection, change.acting.tenant)
-        others = {row.pack_id: _readable(row) for row in rows if row.pack_id != pack_id}
+        others = {row.pack_id: _readable(row) for row in rows if row.pack_id != manifest.id}
         return {name: other for name, other in others.items() if other is not None}
 
-    def _allowed(self, change: Change, pack: Pack | None) -> None:
-        """Raise Denied: control plane first, then the grant (DESIGN §7). A pack that fails its parse has no plane."""
-        acting = change.acting
-        if pack is not None and pack.plane == "control" and not acting.operator:
-            raise Denied(errors.CONTROL_PLANE.text())
-        table = self._grants_of(change.connection, acting)
-        pack_id = "" if pack is None else pack.pack_id
-        if table.find(Capability.PACK_INSTALL, pack_id, None, None, change.now) is None:
-            raise Denied(errors.MISSING_PACK_INSTALL.text())
+    def _allowed(self, change: Change, manifest: Manifest | None, pack_id: str | None = None) -> None:
+        """Raise Denied: control plane first, then the grant (DESIGN §7).
+
+        A pack whose manifest cannot be read has neither plane nor id: whoever may install some pack learns why.
+        """
+        if manifest is not None:
+            need_control_plane(change, manifest.plane)
+        pack_id = pack_id if manifest is None else manifest.id
+        grants = self._source(change.connection).grants(change.acting.tenant, change.acting.principal)
+        if pack_id is None:
+            wanted = Capability.PACK_INSTALL
+            allowed = any(
+                one.capability == wanted and one.keys is None and one.allows(None, change.now) for one in grants
+            )
+        else:
+            found = GrantTable(grants).find(Capability.PACK_INSTALL, pack_id, None, None, change.now)
+            allowed = found is not None
+        if not allowed:
+            raise Denied(MISSING_PACK_INSTALL.text())
 
 
-def _parsed(files: tuple[bytes, bytes, bytes]) -> tuple[Pack | None, PackError | None]:
+def _read(source: Path) -> tuple[PackFiles | None, PackError | None]:
+    """Return the three files, or why there are none. Raises UsageError for a path that leads nowhere."""
     try:
-        return read_pack(*files), None
+        return read_source(source), None
     except PackError as fault:
         return None, fault
 
 
+def _manifest(files: PackFiles | None) -> Manifest | None:
+    try:
+        return None if files is None else parse_manifest(files.surface)
+    except PackError:
+        return None
+
+
+def _files(row: Any) -> PackFiles:
+    return PackFiles(row.surface, row.policy, row.harness)
+
+
 def _readable(row: Any) -> Pack | None:
     """Return the pack of a stored revision, or None where this release no longer accepts it."""
-    return _parsed((row.surface, row.policy, row.harness))[0]
+    try:
+        return read_pack(*_files(row))
+    except PackError:
+        return None
 
 
 def _binaries(pack: Pack, given: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import Conflict, NotFound
+from runtime_core.errors import Conflict, NotFound, UsageError
 from sense_worker.operator.acting import SessionFile
 from sense_worker.operator.desk import Desk, need_principal, need_project, new_id, new_secret
 from sense_worker.operator.names import kind_of, lasting, plain_id
@@ -34,6 +34,7 @@ class Principals(Desk):
                     raise Conflict("principal", f"{name!r} exists with another kind or operator flag")
                 change.nothing = True
                 return there
+            change.subject = f"{name} {kind}{' operator' if operator else ''}"
             change.run(
                 sa.insert(PRINCIPAL).values(
                     tenant=change.acting.tenant, id=name, kind=kind, operator=operator, created_at=change.now
@@ -63,14 +64,21 @@ class Principals(Desk):
     def create_session(
         self, principal: str, *, expires_in_s: float = DAY_S / 2, file: Path | None = None
     ) -> IssuedSession:
-        """Issue a session; with `file` its session file is written, 0600. The secret is told this once."""
+        """Issue a session; with `file` its session file is written, 0600. The secret is told this once.
+
+        Raises NotFound for an unknown principal, UsageError for an end that is none or a file that cannot be written.
+        """
         with self._change("session.create") as change:
             need_principal(change, principal)
-            issued = insert_session(self, change, principal, expires_in_s, file)
-            change.subject = issued.id
-        if file is not None:
-            SessionFile(issued.tenant, principal, issued.id, issued.secret).write(file)
-        return issued
+            session_id, secret, expires_at = new_id("ses"), new_secret(), lasting(expires_in_s, change.now)
+            change.subject = f"{session_id} {principal}"
+            held = SessionFile(change.acting.tenant, principal, session_id, secret)
+            change.run(session_row(held, self.seal(secret), change.now, expires_at))
+            if file is not None:
+                # Before the commit: a file without its session says so when it is used, a lost secret says nothing.
+                held.write(file)
+        place = None if file is None else str(file)
+        return IssuedSession(session_id, held.tenant, principal, expires_at, place, secret)
 
     issue_session = create_session
 
@@ -165,6 +173,8 @@ class Principals(Desk):
             there = self._principal(change, name)
             if there is None:
                 raise NotFound("principal", f"there is no {name!r}", "see `sense-worker principal list`")
+            if disabled and name == change.acting.principal:
+                raise UsageError("principal", f"{name!r} is who acts", "let another operator disable it")
             if (there.disabled_at is not None) == disabled:
                 change.nothing = True
                 return there
@@ -191,21 +201,14 @@ class Principals(Desk):
         return ProjectView(name, tuple(members), int(created[0]))
 
 
-def insert_session(desk: Desk, change: Change, principal: str, expires_in_s: float, file: Path | None) -> IssuedSession:
-    """Insert a session row with a fresh secret and return it; the caller writes the file after the commit."""
-    session_id, secret = new_id("ses"), new_secret()
-    expires_at = lasting(expires_in_s, change.now)
-    change.run(
-        sa.insert(SESSION).values(
-            id=session_id,
-            tenant=change.acting.tenant,
-            principal=principal,
-            secret=desk.seal(secret),
-            previous_until=0,
-            created_at=change.now,
-            expires_at=expires_at,
-        )
-    )
-    return IssuedSession(
-        session_id, change.acting.tenant, principal, expires_at or 0, None if file is None else str(file), secret
+def session_row(held: SessionFile, sealed: bytes, now: int, expires_at: int) -> sa.Insert:
+    """Return the statement that inserts a session; `sealed` is its secret as it may stand in a row."""
+    return sa.insert(SESSION).values(
+        id=held.session_id,
+        tenant=held.tenant,
+        principal=held.principal,
+        secret=sealed,
+        previous_until=0,
+        created_at=now,
+        expires_at=expires_at,
     )

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import NotFound, UsageError
+from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from runtime_core.event import delivery_id
 from sense_worker.explain import explain
 from sense_worker.operator.desk import Desk
 from sense_worker.operator.views import DeadView, DeliveryView, InboxView, LaneView, Status
 from sense_worker.storage.ledger import NEVER
-from sense_worker.storage.schema import DEAD_ENTRY, DELIVERY, EVENT
+from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, SESSION
 from sense_worker.storage.states import SETTLED, State
 from sense_worker.waiting import stream_counts
 from sinks.inbox import item as ITEM  # noqa: N812 - a table, like those of the schema
 
 if TYPE_CHECKING:
     from sense_worker.explain import Explanation
+    from sense_worker.operator.acting import Acting
 
-LIMIT = 1_000
+LIMIT = 10_000
+"""Rows of one answer at most."""
+_EVENT_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 class Reading(Desk):
@@ -43,7 +47,7 @@ class Reading(Desk):
                 query = query.where(d.event_id == _event_key(event))
             if route is not None:
                 query = query.where(d.route_id == route)
-            query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(min(limit, LIMIT))
+            query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(_rows(limit))
             return [_delivery(row) for row in connection.execute(query)]
 
     def show_delivery(self, about: str) -> DeliveryView:
@@ -55,32 +59,29 @@ class Reading(Desk):
         return found[0]
 
     def list_inbox(self, *, principal: str | None = None, limit: int = 50) -> list[InboxView]:
-        """Return one's own inbox items, an operator's choice of whose (None: all), the newest first."""
+        """Return one's own inbox items, an operator's choice of whose (None: all), the newest first. Raises Denied."""
         i = ITEM.c
         with self._reading() as (connection, acting):
+            if not acting.operator and principal not in (None, acting.principal):
+                raise Denied(REQUIRES_OPERATOR.text())
             whose = principal if acting.operator else acting.principal
             query = sa.select(ITEM).where(i.tenant == acting.tenant)
             if whose is not None:
                 query = query.where(i.principal == whose)
-            query = query.order_by(i.accepted_at.desc(), i.event_id, i.route_id).limit(min(limit, LIMIT))
+            query = query.order_by(i.accepted_at.desc(), i.event_id, i.route_id).limit(_rows(limit))
             return [_item(row) for row in connection.execute(query)]
 
     def list_dead(self, *, limit: int = 50) -> list[DeadView]:
-        """Return refused entries, the newest first; to an operator alone: nobody else's they may be told to be."""
+        """Return refused entries, the newest first: the tenant's to an operator, else those of one's activations."""
         e = DEAD_ENTRY.c
         with self._reading() as (connection, acting):
-            if not acting.operator:
-                return []
-            query = sa.select(DEAD_ENTRY).where(e.tenant == acting.tenant)
-            query = query.order_by(e.at.desc(), e.stream_id.desc()).limit(min(limit, LIMIT))
+            query = _dead_entries(acting).order_by(e.at.desc(), e.stream_id.desc()).limit(_rows(limit))
             return [_dead(row, raw=False) for row in connection.execute(query)]
 
     def show_dead(self, stream_id: str) -> DeadView:
         """Return one refused entry with its raw fields. Raises NotFound."""
-        e = DEAD_ENTRY.c
         with self._reading() as (connection, acting):
-            query = sa.select(DEAD_ENTRY).where(e.tenant == acting.tenant, e.stream_id == stream_id)
-            row = connection.execute(query).first() if acting.operator else None
+            row = connection.execute(_dead_entries(acting).where(DEAD_ENTRY.c.stream_id == stream_id)).first()
         if row is None:
             raise NotFound("dead entry", f"there is no {stream_id!r}", "see `sense-worker dead list`")
         return _dead(row, raw=True)
@@ -91,20 +92,34 @@ class Reading(Desk):
         return explain(self._database, acting.tenant, about, None if acting.operator else acting.principal)
 
     def status(self) -> Status:
-        """Count the tenant's deliveries by state and lane, its refused entries by word, and what waits."""
+        """Count deliveries by state and lane, an operator's tenant's with what was refused and what waits."""
         d, e = DELIVERY.c, DEAD_ENTRY.c
+        dead: dict[str, int] = {}
+        waiting = pending = None
         with self._reading() as (connection, acting):
             tenant = acting.tenant
-            events = connection.scalar(sa.select(sa.func.count()).select_from(EVENT).where(EVENT.c.tenant == tenant))
-            by_lane = connection.execute(
-                sa.select(d.lane, d.state, sa.func.count()).where(d.tenant == tenant).group_by(d.lane, d.state)
-            ).all()
-            words = connection.execute(
-                sa.select(e.word, sa.func.count()).where(e.tenant == tenant).group_by(e.word).order_by(e.word)
-            )
-            dead = {word: int(count) for word, count in words}
-        waiting, pending = stream_counts(self._redis_url(), tenant)
-        return Status(tenant, int(events or 0), *_by_state(by_lane), dead, waiting, pending)
+            events = sa.select(sa.func.count()).select_from(EVENT).where(EVENT.c.tenant == tenant)
+            by_lane = sa.select(d.lane, d.state, sa.func.count()).where(d.tenant == tenant).group_by(d.lane, d.state)
+            if acting.operator:
+                words = sa.select(e.word, sa.func.count()).where(e.tenant == tenant).group_by(e.word).order_by(e.word)
+                dead = {word: int(count) for word, count in connection.execute(words)}
+            else:
+                events = events.where(EVENT.c.publisher == acting.principal)
+                by_lane = by_lane.where(d.owner == acting.principal)
+            counted = int(connection.scalar(events) or 0)
+            states = _by_state(connection.execute(by_lane).all())
+        if acting.operator:
+            waiting, pending = stream_counts(self._redis_url(), tenant)
+        return Status(tenant, counted, *states, dead, waiting, pending)
+
+
+def _dead_entries(acting: Acting) -> sa.Select[*tuple[Any, ...]]:
+    query = sa.select(DEAD_ENTRY).where(DEAD_ENTRY.c.tenant == acting.tenant)
+    if acting.operator:
+        return query
+    own = sa.select(ACTIVATION.c.id).join(SESSION, SESSION.c.id == ACTIVATION.c.session_id)
+    own = own.where(SESSION.c.tenant == acting.tenant, SESSION.c.principal == acting.principal)
+    return query.where(DEAD_ENTRY.c.activation_id.in_(own))
 
 
 def _by_state(rows: Any) -> tuple[dict[str, int], tuple[LaneView, ...]]:
@@ -121,11 +136,16 @@ _DELIVERY = sa.select(DELIVERY, EVENT.c.pack_id, EVENT.c.ref, EVENT.c.subject).j
 )
 
 
+def _rows(limit: int) -> int:
+    if not 0 < limit <= LIMIT:
+        raise UsageError("limit", f"{limit} is none", f"1 to {LIMIT}")
+    return limit
+
+
 def _event_key(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise UsageError("event", f"{text!r} is no event id", "32 hex digits") from None
+    if _EVENT_ID.fullmatch(text) is None:
+        raise UsageError("event", f"{text!r} is no event id", "32 hex digits")
+    return bytes.fromhex(text)
 
 
 def _delivery(row: Any) -> DeliveryView:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import Conflict, Denied, NotFound, UsageError
-from sense_worker.operator.desk import REQUIRES_OPERATOR, Desk, need_principal, need_project, new_id
-from sense_worker.operator.names import ANY_REF, audience_of, lasting, pack_name, plain_id, ref_name
+from runtime_core.errors import REQUIRES_OPERATOR, Conflict, Denied, NotFound, UsageError
+from sense_worker.operator.desk import Desk, need_principal, need_project, new_id
+from sense_worker.operator.names import ANY_REF, audience_of, end_of, pack_name, plain_id, ref_name
 from sense_worker.operator.views import RouteView, SinkView
 from sense_worker.storage.ledger import Ledger
 from sense_worker.storage.schema import DELIVERY, PACK, ROUTE, SINK
@@ -113,26 +113,26 @@ class SinksRoutes(Desk):
         """
         pack_name(pack), ref_name(ref)
         if options:
-            raise UsageError("options", "routes take none yet", "leave them out")
+            raise UsageError("options", "a route takes none", "leave them out")
         with self._change("route.add", operator=False) as change:
             owned_by = owner or change.acting.principal
             if owned_by != change.acting.principal:
                 if not change.acting.operator:
-                    raise Denied(REQUIRES_OPERATOR)
+                    raise Denied(REQUIRES_OPERATOR.text())
                 need_principal(change, owned_by)
             change.pack_id, change.project = pack, project
             self._need_trigger(change, pack, ref)
             self._need_sink(change, sink)
             if project is not None:
                 need_project(change, project)
-            expires_at = lasting(expires_in_s, change.now)
+            expires_at = end_of(expires_in_s, change.now)
             row = {"owner": owned_by, "pack_id": pack, "ref": ref, "sink": sink, "project": project}
             there = self._equal_route(change, row) if expires_at is None else None
             if there is not None:
                 change.nothing = True
                 return RouteView(*there)
             route_id = new_id("rte")
-            change.subject = route_id
+            change.subject = f"{route_id} {owned_by} {ref} -> {sink}"
             facts = {"created_by": change.acting.principal, "created_at": change.now, "expires_at": expires_at}
             change.run(sa.insert(ROUTE).values(id=route_id, tenant=change.acting.tenant, options={}, **row, **facts))
             return RouteView(*change.one(_ROUTE.where(ROUTE.c.id == route_id)))

@@ -6,17 +6,22 @@ nothing (C24), and the next install replaces them.
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import os
 import secrets
 import shutil
-from typing import TYPE_CHECKING, Any
+import stat
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
+from runtime_core.errors import UsageError
 from sense_worker.storage.schema import PACK, REVISION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from runtime_core.pack import Pack
@@ -30,6 +35,12 @@ def in_force(connection: sa.Connection, tenant: str, pack_id: str | None = None)
     """Return the revisions in force, by pack id; of one pack with `pack_id`."""
     query = sa.select(REVISION).join(PACK, _IN_FORCE).where(REVISION.c.tenant == tenant).order_by(REVISION.c.pack_id)
     return list(connection.execute(query if pack_id is None else query.where(REVISION.c.pack_id == pack_id)))
+
+
+def generation_in_force(connection: sa.Connection, tenant: str, pack_id: str) -> int | None:
+    """Return the generation of a pack that is in force, or None where it is not installed."""
+    found = connection.scalar(sa.select(PACK.c.generation).where(PACK.c.tenant == tenant, PACK.c.pack_id == pack_id))
+    return None if found is None else int(found)
 
 
 def store_revision(
@@ -70,33 +81,106 @@ def take_out(connection: sa.Connection, tenant: str, pack_id: str) -> None:
     connection.execute(sa.update(PACK).where(*where).values(generation=None))
 
 
-def write_copy(home: Path, tenant: str, pack: Pack) -> Path:
-    """Replace the copy of a pack's files; what stood in the place, also a link, is moved away and never followed."""
-    store = home / "packs" / tenant
-    store.mkdir(mode=0o700, parents=True, exist_ok=True)
-    place, draft = store / pack.pack_id, store / f".{pack.pack_id}.{secrets.token_hex(4)}"
-    draft.mkdir(mode=0o700)
-    for name, content in (
-        ("surface.json", pack.surface_bytes),
-        ("policy.json", pack.policy_bytes),
-        ("HARNESS.md", pack.harness),
-    ):
-        (draft / name).write_bytes(content)
-    _move_away(place)
-    draft.rename(place)
-    return place
+class Store:
+    """The folder `<home>/packs/<tenant>/` while one pack in it is replaced. A context manager.
+
+    Below `home` no link is ever followed: everything is reached from the folder's own descriptor (C23). Drafts that
+    were not published are removed at the end.
+    """
+
+    def __init__(self, home: Path, tenant: str) -> None:
+        self._path = home / "packs" / tenant
+        self._folder = _open_folder(home, ("packs", tenant))
+        self._drafts: list[str] = []
+
+    def stage(self, pack: Pack) -> str:
+        """Write the files into a new folder beside the pack's place, and return its name.
+
+        Raises UsageError, before anything is installed, where a link or a file stands in the place, or where the
+        files cannot be written.
+        """
+        self._check(pack.pack_id)
+        draft = f".{pack.pack_id}.{secrets.token_hex(4)}"
+        self._drafts.append(draft)
+        files = {"surface.json": pack.surface_bytes, "policy.json": pack.policy_bytes, "HARNESS.md": pack.harness}
+        try:
+            os.mkdir(draft, 0o700, dir_fd=self._folder)
+            for name, content in files.items():
+                place = f"{draft}/{name}"
+                descriptor = os.open(
+                    place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._folder
+                )
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(descriptor)
+        except OSError as error:
+            raise _refused(self._path / pack.pack_id, error) from None
+        return draft
+
+    def publish(self, draft: str, pack_id: str, still: Callable[[], bool]) -> None:
+        """Put a draft in its pack's place, where `still` says that it is what is in force.
+
+        Installs that commit one after the other may come here the other way round: each asks under the folder's lock.
+        """
+        fcntl.flock(self._folder, fcntl.LOCK_EX)
+        if still():
+            self._move_away(pack_id)
+            os.rename(draft, pack_id, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+            self._drafts.remove(draft)
+
+    def remove(self, pack_id: str, still: Callable[[], bool]) -> None:
+        """Remove what stands in a pack's place, where `still` says that the pack is not in force."""
+        fcntl.flock(self._folder, fcntl.LOCK_EX)
+        if still():
+            self._move_away(pack_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for name in self._drafts:
+            shutil.rmtree(name, ignore_errors=True, dir_fd=self._folder)
+        os.close(self._folder)
+
+    def _check(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+            if not stat.S_ISDIR(status.st_mode):
+                raise UsageError(str(self._path / name), "is a link or a file, no folder of the store", "remove it")
+
+    def _move_away(self, name: str) -> None:
+        aside = f".{name}.{secrets.token_hex(4)}"
+        try:
+            os.rename(name, aside, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except FileNotFoundError:
+            return
+        try:
+            shutil.rmtree(aside, dir_fd=self._folder)
+        except NotADirectoryError:  # a link that came since: it goes, what it leads to stays
+            os.unlink(aside, dir_fd=self._folder)
 
 
-def remove_copy(home: Path, tenant: str, pack_id: str) -> None:
-    """Remove the copy of a pack's files."""
-    _move_away(home / "packs" / tenant / pack_id)
+def _open_folder(home: Path, names: Sequence[str]) -> int:
+    """Open a folder below `home`, made where it is missing; raises UsageError where a link or a file is in the way."""
+    place = home
+    try:
+        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for name in names:
+            place /= name
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o700, dir_fd=folder)
+            try:
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            finally:
+                os.close(folder)
+            folder = inner
+    except OSError as error:
+        raise _refused(place, error) from None
+    return folder
 
 
-def _move_away(place: Path) -> None:
-    """Remove what stands at `place`: a link itself, never what it leads to (C23)."""
-    if place.is_symlink() or place.is_file():
-        place.unlink()
-    elif place.exists():
-        aside = place.with_name(f".{place.name}.{secrets.token_hex(4)}")
-        os.rename(place, aside)  # noqa: PTH104 - a Path would be returned that nobody needs
-        shutil.rmtree(aside)
+def _refused(place: Path, error: OSError) -> UsageError:
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return UsageError(str(place), "is a link or a file, no folder of the store", "remove it")
+    return UsageError(str(place), f"cannot be written: {error.strerror}", "make room, or set HCP_HOME")
