@@ -35,6 +35,8 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 PROGRAMS = Path(sys.executable).parent
 START_S = 100.0
 
+pytestmark = pytest.mark.timeout(600)
+
 PING = """
 import sys, redis
 print("PONG" if redis.Redis(port=int(sys.argv[1]), socket_timeout=5).ping() else "")

@@ -27,7 +27,10 @@ START_S = 100.0
 """Ready in 5 s on two idle cores; a suite that keeps both busy has taken 25 s."""
 MAIN = (sys.executable, "-m", "sense_worker.cli.main")
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="what is left of a killed process is read from /proc")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="what is left of a killed process is read from /proc"),
+    pytest.mark.timeout(400),
+]
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
