@@ -127,6 +127,8 @@ def _read(source: Path) -> tuple[PackFiles | None, PackError | None]:
         return read_source(source), None
     except PackError as fault:
         return None, fault
+    except ValueError:
+        raise UsageError("source", f"{str(source)!r} is no path", "name a pack folder or archive") from None
 
 
 def _manifest(files: PackFiles | None) -> Manifest | None:

@@ -155,9 +155,9 @@ class Store:
             os.rename(name, aside, src_dir_fd=self._folder, dst_dir_fd=self._folder)
         except FileNotFoundError:
             return
-        try:
+        if stat.S_ISDIR(os.stat(aside, dir_fd=self._folder, follow_symlinks=False).st_mode):
             shutil.rmtree(aside, dir_fd=self._folder)
-        except NotADirectoryError:  # a link that came since: it goes, what it leads to stays
+        else:  # a link that came since: it goes, what it leads to stays
             os.unlink(aside, dir_fd=self._folder)
 
 
