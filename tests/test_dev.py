@@ -175,3 +175,22 @@ def test_scripts_can_be_run() -> None:
     for script in (ROOT / "dev", ROOT / ".ci" / "run"):
         assert os.access(script, os.X_OK)
         assert subprocess.run(["sh", "-n", str(script)], capture_output=True, check=False).stderr == b""
+
+
+@pytest.mark.parametrize(("check", "test", "code"), [(0, 0, 0), (1, 0, 1), (0, 1, 1), (1, 5, 5)])
+def test_ci_runs_both_and_fails_with_either(clone: Clone, check: int, test: int, code: int) -> None:
+    """The tests run also after a failed check, their summary is the last output, and either fails the run."""
+    (clone.folder / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", clone.folder / ".ci" / "run")
+    stand_in(clone.folder, "dev", f'echo "ran $1"; [ "$1" = check ] && exit {check}; exit {test}')
+
+    done = subprocess.run(
+        [str(shutil.which("sh")), str(clone.folder / ".ci" / "run")],
+        env={"PATH": str(clone.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == code
+    assert done.stdout.splitlines() == ["ran check", f"ci: checks {'failed' if check else 'passed'}", "ran test"]
