@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from sense_worker.storage.records import Claimed
     from sinks.protocol import Outcome
 
-LEASE_SLACK_S = 10.0
-"""A lease is the sink's deadline and this: time to audit and settle after a call that took all of its deadline."""
 TURN_S = 5.0
 """A drain gives its Celery slot back after this long, so that lanes take turns and a stop is prompt."""
 RECHECK_S = 0.1
@@ -108,7 +106,7 @@ class Drain:
                 lane,
                 calls=traits.concurrency,
                 batch=traits.batch_size,
-                lease_micros=int((traits.deadline_s + LEASE_SLACK_S) * 1e6),
+                lease_micros=int((traits.deadline_s + ports.lease_slack_s) * 1e6),
                 now=now,
             )
             batches = [self._judge(connection, authority, sink, opened, claim, now) for claim in claims]
@@ -130,7 +128,7 @@ class Drain:
 
         attempts = pipeline.deliver([one.attempt for one in batch], call)
         answered = iter(outcomes)
-        ends = claimed_at + opened.traits.deadline_s + LEASE_SLACK_S
+        ends = claimed_at + opened.traits.deadline_s + self._ports.lease_slack_s
         closed = [
             (one.claimed, attempt, next(answered) if attempt.refused is None else None)
             for one, attempt in zip(batch, attempts, strict=True)

@@ -26,3 +26,4 @@ class Ports:
     schedule: Schedule
     crash_limit: int
     freshness_s: float
+    lease_slack_s: float

@@ -180,6 +180,8 @@ class Settings(BaseSettings):
     freshness_s: Seconds = Field(300.0, ge=1, le=86_400)
     """How far signed-at may lie from arrival, either way (C12)."""
     crash_limit: Whole = Field(3, ge=1, le=100)
+    lease_slack_s: Seconds = Field(10.0, ge=0.1, le=600)
+    """A lease is the sink's deadline and this: time to audit and settle a call that took all of its deadline."""
     linger_s: Seconds = Field(0.5, ge=0, le=60)
     retry_schedule_s: Schedule = (5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 36_000.0)
     """The wait before each retry; one attempt more than it has entries."""

@@ -92,6 +92,7 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
         schedule=Schedule(settings.retry_schedule_s, settings.retry_jitter),
         crash_limit=settings.crash_limit,
         freshness_s=settings.freshness_s,
+        lease_slack_s=settings.lease_slack_s,
     )
 
 

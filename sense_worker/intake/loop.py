@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from runtime_core.errors import AuditUnavailable, LedgerBusy
-from sense_worker.drain import LEASE_SLACK_S
 from sense_worker.logs import log
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ class IntakeLoop:
         reclaim_s: float,
         crash_limit: int,
         batch_bytes: int,
+        lease_slack_s: float,
     ) -> None:
         self._streams = streams
         self._recorder = recorder
@@ -60,6 +60,7 @@ class IntakeLoop:
         self._reclaim_s = reclaim_s
         self._crash_limit = crash_limit
         self._batch_bytes = batch_bytes
+        self._lease_slack_s = lease_slack_s
         self._tenants: Sequence[str] = ()
         self._tenants_at = -TENANTS_EVERY_S
         self._reclaim_at = 0.0
@@ -190,7 +191,7 @@ class IntakeLoop:
 
     def _hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
         """Hand over what was born under this process's lease; where that fails the lease runs out and a drain does."""
-        if time.monotonic() - claimed_at > LEASE_SLACK_S:
+        if time.monotonic() - claimed_at > self._lease_slack_s:
             return  # too late to be sure of the lease
         try:
             self._drain.hand_over(opened, batch, claimed_at)

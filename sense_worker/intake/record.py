@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from runtime_core import pipeline
 from runtime_core.audit import AuditRecord
 from sense_worker.attempts import WORKSPACE_NOT_SERVED, Judged, judged, not_served, sink_view
-from sense_worker.drain import LEASE_SLACK_S, WORKSPACE_RECHECK_S
+from sense_worker.drain import WORKSPACE_RECHECK_S
 from sense_worker.intake.dead import dead_record
 from sense_worker.intake.door import Admitted, Turned, admit
 from sense_worker.open_sinks import SINK_MISSING, OpenSink
@@ -183,7 +183,7 @@ class Recorder:
             return
         one = judged(authority, _claimed(admitted, route, lane, births.lease), route, now)
         state = _judged_state(one, opened)
-        due = now + int((opened.traits.deadline_s + LEASE_SLACK_S) * 1e6) if state == State.DELIVERING else now
+        due = now + int((opened.traits.deadline_s + self._ports.lease_slack_s) * 1e6) if state == State.DELIVERING else now
         births.deliveries.append(_born(admitted, route, lane, state, now, due_at=due, one=one))
         if state == State.DELIVERING:
             births.local.setdefault(lane, (opened, []))[1].append(one)

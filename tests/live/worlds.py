@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sense_worker.storage.engine import Database
 
-QUICK = {"SENSE_HEARTBEAT_S": "0.3", "SENSE_RECLAIM_S": "0.3", "SENSE_SWEEP_S": "0.2", "SENSE_LINGER_S": "0.2"}
+QUICK = {"SENSE_HEARTBEAT_S": "0.3", "SENSE_RECLAIM_S": "0.3", "SENSE_SWEEP_S": "0.2", "SENSE_LINGER_S": "0.2", "SENSE_LEASE_SLACK_S": "1"}
 """Waits a tenth to a twentieth of life."""
 
 
@@ -53,6 +53,7 @@ class World:
         self.rows.pack()
         self.secret = self.rows.activation("a-ana", "ana")
         self.workers: list[Worker] = []
+        self.publishers: list[Publisher] = []
 
     def route(self, ref: str = "new_item", sink: str = "inbox") -> str:
         """Make a granted route of ana's; returns its id."""
@@ -65,7 +66,8 @@ class World:
         facts = {"v": 1, "tenant": "t-red", "principal": "ana", "activation_id": "a-ana", "pack_id": "mail"}
         file.touch(0o600)
         file.write_text(json.dumps({**facts, "secret": self.secret.decode(), "redis_url": self.settings.redis_url}))
-        return Publisher(file, **options)
+        self.publishers.append(Publisher(file, **options))
+        return self.publishers[-1]
 
     def worker(self, **env: str) -> Worker:
         """Start a worker process; it ends with the test."""
@@ -84,6 +86,8 @@ class World:
 
     def close(self) -> None:
         """End every worker."""
+        for publisher in self.publishers:
+            publisher.close()
         for worker in self.workers:
             worker.kill()
 

@@ -1,0 +1,127 @@
+"""No accepted event is lost when the worker is killed at any moment (issue: what must hold)."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sense_worker.publisher import Announcement
+from sense_worker.storage.engine import Database
+from tests.live.worlds import World, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+EVENTS = 5_000
+KILLS = 5
+
+
+@pytest.fixture
+def world(tmp_path: Path, redis_url: str, database: Database) -> Iterator[World]:
+    """A world on each of the two databases."""
+    world = World(tmp_path, redis_url, database, SENSE_CONCURRENCY="1")
+    yield world
+    world.close()
+
+
+@pytest.mark.case("C36")
+@pytest.mark.case("C40")
+@pytest.mark.timeout(300)
+def test_five_kills_in_the_middle_of_five_thousand_events_lose_and_double_nothing(world):
+    """The worker and all its children are killed five times while events flow; each event is in the inbox once."""
+    world.route()
+    publisher = world.publisher()
+    published = threading.Event()
+
+    pause = threading.Event()
+
+    def publish() -> None:
+        for at in range(0, EVENTS, 100):
+            publisher.publish_many([Announcement("new_item", {"n": n}, id=f"m-{n}") for n in range(at, at + 100)])
+            pause.wait(0.05)  # events flow while workers die, instead of waiting for them
+
+    flow = threading.Thread(target=publish)
+    flow.start()
+
+    def arrived() -> int:
+        return int(world.query("SELECT count(*) FROM inbox_item")[0][0])
+
+    for kill in range(KILLS):
+        worker = world.worker()
+        mark = max(arrived() + 1, EVENTS * (kill + 1) // (KILLS + 2))
+        until(lambda mark=mark: arrived() >= mark, 60, f"{mark} arrived before kill {kill}")
+        worker.kill()
+    flow.join()
+    world.worker()
+    until(lambda: arrived() >= EVENTS, 90, "all arrived after the last start")
+
+    assert world.states() == {"delivered": EVENTS}
+    assert world.query("SELECT count(DISTINCT event_id) FROM inbox_item") == [(EVENTS,)]
+    assert world.query("SELECT count(*) FROM sense_dead_entry") == [(0,)]
+
+
+@pytest.mark.case("C05")
+@pytest.mark.case("C36")
+def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path, redis_url, sqlite_url):
+    """An event whose sink ends the process by SIGKILL is dead after three deaths alone; its neighbours arrive."""
+    plugins = tmp_path / "plugins"
+    write_plugin(plugins)
+    world = World(tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins))
+    try:
+        world.rows.sink("deadly", "deadly", {"file": str(tmp_path / "lived")}, audience="principal:ana")
+        world.route(sink="deadly")
+        publisher = world.publisher()
+        publisher.publish("new_item", {"kill": True}, id="poison")
+        publisher.publish_many([Announcement("new_item", {"n": n}, id=f"m-{n}") for n in range(5)])
+        world.worker()
+        lived = tmp_path / "lived"
+
+        until(lambda: lived.exists() and len(lived.read_text().splitlines()) == 5, 60, "the neighbours arrived")
+        until(lambda: world.states() == {"delivered": 5, "dead": 1}, 90, "the poison is dead")
+
+        assert world.query("SELECT reason FROM sense_delivery WHERE state = 'dead'") == [
+            ("crashed: its process died 3 times",)
+        ]
+    finally:
+        world.close()
+        world.database.dispose()
+
+
+PLUGIN = '''
+import os
+import signal
+
+from pydantic import BaseModel
+
+from sinks import Delivered, SinkBase
+
+
+class Options(BaseModel, extra="forbid"):
+    file: str
+
+
+class Deadly(SinkBase):
+    kind = "deadly"
+    Options = Options
+    deadline_s = 0.5
+
+    def deliver(self, batch):
+        for one in batch:
+            if b'"kill":true' in one.body.replace(b" ", b""):
+                os.kill(os.getpid(), signal.SIGKILL)
+            with open(self.options.file, "a") as file:
+                file.write(one.id + "\\n")
+        return [Delivered()] * len(batch)
+'''
+
+
+def write_plugin(folder: Path) -> None:
+    """Write a plugin package with its entry point, as an installer would."""
+    info = folder / "deadly-1.dist-info"
+    info.mkdir(parents=True)
+    (folder / "deadly_sink.py").write_text(PLUGIN)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[sense_worker.sinks]\ndeadly = deadly_sink:Deadly\n")
