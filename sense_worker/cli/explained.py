@@ -7,30 +7,36 @@ from typing import TYPE_CHECKING, Any
 from sense_worker.cli.render import cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _PASSED, _NOT_REACHED, _WAITS = "passed", "not reached", "waits"
 
 
 def told(row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a plain Explanation."""
+    """Yield the lines of a plain Explanation: its parts, a blank line between them."""
+    for number, part in enumerate(_parts(row)):
+        if number:
+            yield ""
+        yield from part
+
+
+def _parts(row: Mapping[str, Any]) -> Iterator[Iterable[str]]:
     if row["accepted_at"]:
-        yield f"event {row['id'].partition('.')[0]}"
-        yield from _event(row)
-    for text, count in row["without"].items():
-        yield ""
-        yield (
-            f"no delivery for {count} matching route{'s' if count > 1 else ''}: {text}" if text != "no route" else text
-        )
-    for route in row["routes"]:
-        yield ""
-        yield from _route(route)
-    for refusal in row["refusals"]:
-        yield ""
-        yield from _refusal(refusal)
+        yield _event(row)
+    if row["without"]:
+        yield [_without(text, count) for text, count in row["without"].items()]
+    yield from (_route(route) for route in row["routes"])
+    yield from (_refusal(refusal) for refusal in row["refusals"])
+
+
+def _without(text: str, count: int) -> str:
+    if text == "no route":
+        return "no route: nobody asked for this trigger"
+    return f"no delivery for {count} matching route{'s' if count > 1 else ''}: {text}"
 
 
 def _event(row: Mapping[str, Any]) -> Iterator[str]:
+    yield f"event {row['id'].partition('.')[0]}"
     yield f"  {row['ref']} of {row['pack_id']}, announced by {row['publisher']} in tenant {row['tenant']}"
     yield f"  accepted {cell(row, 'accepted_at')}, message {row['message_id']}, entry {row['stream_id']}"
     for name in ("project", "subject"):

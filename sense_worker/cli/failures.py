@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from runtime_core.errors import Conflict, HcpError, NotFound, SettingsError, UsageError, printable
+from runtime_core.errors import (
+    Conflict,
+    DoorError,
+    HcpError,
+    NotFound,
+    PackError,
+    PackLintError,
+    SettingsError,
+    UsageError,
+    printable,
+)
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -28,7 +38,9 @@ def exit_code(error: BaseException) -> int:
     """Return the exit code of a command that ended with `error`."""
     if isinstance(error, (NotFound, Conflict)):
         return FAILED  # well-formed input that the state of the tenant does not allow
-    if isinstance(error, (UsageError, SettingsError)):
+    if isinstance(error, PackLintError):
+        return FAILED
+    if isinstance(error, (UsageError, SettingsError, DoorError, PackError)):
         return MISUSED
     if isinstance(error, typer.TyperException):
         return error.exit_code

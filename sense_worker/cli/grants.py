@@ -13,6 +13,16 @@ from sense_worker.cli.values import Expires, Json, Project, example, optional_du
 app = typer.Typer(no_args_is_help=True, help="Who may cause which effect.")
 
 
+def _keys(keys: list[str] | None) -> str:
+    """No keys named means all of the pack; an empty list matches nothing (DESIGN §3)."""
+    if keys is None:
+        return "all"
+    return ", ".join(keys) or "none"
+
+
+_WORDED = {"keys": _keys}
+
+
 @app.command(epilog=example("grant add ana sense.enable --pack git --key commit.created --expires 30d"))
 def add(
     principal_id: Annotated[str, typer.Argument(metavar="PRINCIPAL")],
@@ -39,7 +49,7 @@ def add(
         row = acting.add_grant(
             principal_id, capability, pack=pack, keys=key or None, project=project, expires_in_s=seconds
         )
-    render.print_row(row, f"granted {capability} to {principal_id}", as_json=json)
+    render.print_row(row, f"granted {capability} to {principal_id}", as_json=json, worded=_WORDED)
 
 
 @app.command(epilog=example("grant revoke grt_0123456789abcdef"))
@@ -47,7 +57,7 @@ def revoke(grant_id: Annotated[str, typer.Argument(metavar="GRANT")], *, json: J
     """Revoke a grant: no attempt claimed from now on passes by it, retries and replays included."""
     with operator() as acting:
         row = acting.revoke_grant(grant_id)
-    render.print_row(row, f"revoked {grant_id}", as_json=json)
+    render.print_row(row, f"revoked {grant_id}", as_json=json, worded=_WORDED)
 
 
 @app.command("list", epilog=example("grant list --principal ana"))
@@ -68,11 +78,4 @@ def list_(
         "PROJECT": "project",
         "EXPIRES": "expires_at",
     }
-    render.print_table(rows, columns, as_json=json, empty="no grants", worded={"keys": _keys})
-
-
-def _keys(keys: list[str] | None) -> str:
-    """No keys named means all of the pack; an empty list matches nothing (DESIGN §3)."""
-    if keys is None:
-        return "all"
-    return ", ".join(keys) or "none"
+    render.print_table(rows, columns, as_json=json, empty="no grants", worded=_WORDED)

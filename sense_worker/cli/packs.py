@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime_core.errors import LintIssue, PackError, UsageError
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator
 from sense_worker.cli.failures import FAILED
@@ -15,6 +14,8 @@ from sense_worker.cli.values import Json, example, pairs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from runtime_core.errors import LintIssue
 
 app = typer.Typer(no_args_is_help=True, help="Check, install and look at packs.")
 
@@ -80,15 +81,12 @@ def remove(pack_id: PackId, *, json: Json = False) -> None:
 
 
 def _lint(path: Path) -> tuple[str, Sequence[LintIssue], Sequence[str]]:
-    """Return pack id, issues and warnings. Raises UsageError (exit 2) where a file cannot be read or parsed."""
+    """Return pack id, issues and warnings. Raises PackError or UsageError where a file cannot be read or parsed."""
     from runtime_core.archive import read_source
     from runtime_core.manifest import parse_manifest
     from runtime_core.pack import lint_pack
 
-    try:
-        files = read_source(path)
-        issues = lint_pack(*files)
-    except PackError as error:
-        raise UsageError(error.place, error.reason, error.way_out) from None
+    files = read_source(path)
+    issues = lint_pack(*files)
     manifest = parse_manifest(files.surface)
     return manifest.id, issues, manifest.warnings

@@ -17,6 +17,8 @@ deliveries = typer.Typer(no_args_is_help=True, help="One event for one route, an
 inbox = typer.Typer(no_args_is_help=True, help="What the inbox sink holds.")
 dead = typer.Typer(no_args_is_help=True, help="Stream entries refused at intake.")
 
+_BODY = 300
+"""Characters of a body that a list for people shows; a body has up to 256 KiB."""
 _STATES = "pending, delivering, delivered, retrying, dead, denied, held or cancelled."
 
 
@@ -47,7 +49,7 @@ def show_delivery(
     *,
     json: Json = False,
 ) -> None:
-    """Show one delivery with its attempts."""
+    """Show one delivery; `explain` tells its steps and attempts."""
     with operator() as acting:
         row = acting.show_delivery(delivery_id)
     render.print_row(row, as_json=json)
@@ -120,3 +122,5 @@ def _inbox_head(row: Mapping[str, Any]) -> Sequence[str]:
 
 def _inbox_details(row: Mapping[str, Any]) -> Iterable[str]:
     yield render.cell(row, "event_id")
+    body = render.cell(row, "body")
+    yield body if len(body) <= _BODY else f"{body[:_BODY]}... (whole in --json)"

@@ -83,15 +83,15 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def shown(value: Any) -> str:
-    """Return a field as one line of text for people: `-` for nothing, moments to the second, lists with commas."""
-    if value is None or value in ("", []):
+    """Return a field as one line of text for people: `-` for nothing, lists and objects with commas."""
+    if value is None or value in ("", [], {}):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(shown(item) for item in value)
     if isinstance(value, dict):
-        return printable(json.dumps(value, ensure_ascii=False))
+        return ", ".join(f"{printable(str(name))} {shown(item)}" for name, item in value.items())
     return printable(str(value))
 
 
@@ -170,20 +170,34 @@ def print_cards(
             out.print(f"  {detail}", style="dim", soft_wrap=True)
 
 
-def print_row(row: Any, headline: str = "", *, as_json: bool, hide: Sequence[str] = ()) -> None:
-    """Print one row: a headline, then its fields by name."""
-    item = plain(row)
+def print_row(
+    shown_row: Any,
+    headline: str = "",
+    *,
+    as_json: bool,
+    hide: Sequence[str] = (),
+    worded: Mapping[str, Callable[[Any], str]] | None = None,
+) -> None:
+    """Print one row: a headline, then its fields by name; `worded` maps a field to its words for people."""
+    item = plain(shown_row)
     if as_json:
         print_json(item)
         return
+    item.update({field: words(item[field]) for field, words in (worded or {}).items()})
     out = console()
     if headline:
         out.print(printable(headline), style="bold", soft_wrap=True)
     names = [name for name in item if name not in hide]
     width = max((len(name) for name in names), default=0)
     for name in names:
-        text = styled(f"  {name.replace('_', ' '):<{width}}  ")
-        out.print(text.append_text(styled(cell(item, name))), soft_wrap=True)
+        label = f"  {name.replace('_', ' '):<{width}}  "
+        rows = item[name] if isinstance(item[name], list) and item[name] else None
+        if rows is None or not isinstance(rows[0], dict):
+            out.print(styled(label).append_text(styled(cell(item, name))), soft_wrap=True)
+            continue
+        for row in rows:  # a line each, under one label
+            out.print(f"{label}{shown(row)}", soft_wrap=True)
+            label = " " * len(label)
 
 
 def print_lines(lines: Iterable[str]) -> None:
@@ -191,18 +205,6 @@ def print_lines(lines: Iterable[str]) -> None:
     out = console()
     for text in lines:
         out.print(printable(text), soft_wrap=True)
-
-
-def print_chapter(title: str, facts: Mapping[str, Any]) -> None:
-    """Print a part of a story: its title, then its facts by name, one a line."""
-    out = console()
-    out.print(printable(title), style="bold", soft_wrap=True)
-    for name, value in facts.items():
-        for one in value if isinstance(value, list) else [value]:
-            text = styled(shown(one))
-            if ": denied" in text.plain or "; then denied" in text.plain:
-                text.stylize("red")
-            out.print(styled(f"  {name.replace('_', ' ')}: ").append_text(text), soft_wrap=True)
 
 
 def print_log(lines: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from sense_worker.cli import render
 from sense_worker.cli.acting import operator, settings
 from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, example
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 GitPack = Annotated[
     Path | None, typer.Option("--pack", metavar="PATH", help="The git pack; found by itself in a checkout.")
@@ -45,8 +42,9 @@ def init(
     """Make the home folder, the keys, the database, a tenant and its operator. A second run changes nothing."""
     from sense_worker.operator import Operator
 
-    row: Any = Operator.initialize(settings(), tenant=tenant, principal=principal)
-    render.print_row(row, f"tenant {tenant} is ready", as_json=json)
+    row = Operator.initialize(settings(), tenant=tenant, principal=principal)
+    made = f"made {', '.join(row.created)}" if row.created else "all was there, nothing changed"
+    render.print_row(row, f"tenant {tenant}: {made}", as_json=json, hide=("created",))
 
 
 def up() -> None:
@@ -72,29 +70,33 @@ def demo(
     json: Annotated[bool, typer.Option("--json", help="Print the story as one JSON object.")] = False,
 ) -> None:
     """Show it all at work in a temporary folder: a real commit, two sinks, two denials, the audit. Takes about 15 s."""
+    from sense_worker.cli.story import Story
     from sense_worker.demo import run_demo
 
-    def tell(title: str, facts: Mapping[str, Any]) -> None:
-        if not json:
-            render.print_chapter(title, facts)
-
+    story = Story(silent=json)
     try:
-        facts = run_demo(tell, render.print_log, pack=pack, keep=keep)
+        facts = run_demo(story.tell, render.print_log, pack=pack, keep=keep)
     except HcpError as error:
         if json:
             render.print_json({"ok": False, "error": str(error)})
         raise
     if json:
-        render.print_json(facts)
+        render.print_json(render.plain(facts))
     else:
-        render.print_lines([f"All of it happened, in {facts['seconds']} s."])
+        story.end(facts["seconds"])
 
 
 def status(*, json: Json = False) -> None:
     """Count deliveries by state and by lane, and what waits on the stream."""
     with operator() as acting:
         row = acting.status()
-    render.print_row(row, as_json=json)
+    if json:
+        render.print_json(render.plain(row))
+        return
+    render.print_row(row, as_json=False, hide=("lanes",))
+    if row.lanes:
+        render.print_lines([""])
+        render.print_table(row.lanes, {"LANE": "sink", "DELIVERIES": "states"}, as_json=False, empty="")
 
 
 def health(*, json: Json = False) -> None:

@@ -69,7 +69,7 @@ def resume_sink(name: SinkName, *, json: Json = False) -> None:
 
 @sink.command("remove", epilog=example("sink remove ana-log"))
 def remove_sink(name: SinkName, *, json: Json = False) -> None:
-    """Remove a sink; its unfinished deliveries are held until one of that name exists again."""
+    """Remove a sink that no route names; its unfinished deliveries are held until one of that name exists again."""
     with operator() as acting:
         row = acting.remove_sink(name)
     render.print_row(row, f"removed {name}", as_json=json)
