@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from runtime_core.audit_chain import ChainedAudit
-from runtime_core.errors import SettingsError
+from runtime_core.errors import AuditUnavailable, LedgerBusy, SettingsError
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
+from sense_worker.logs import log
 from sense_worker.open_sinks import OpenSinks
 from sense_worker.ports import Ports
 from sense_worker.retry import Schedule
@@ -112,4 +114,8 @@ class DrainProcess:
             self._pid = os.getpid()
             self._drain = Drain(build_ports(self._settings))
             self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
-        self._drain.run(lane, self._bell, self._settings.linger_s)
+        try:
+            self._drain.run(lane, self._bell, self._settings.linger_s)
+        except (LedgerBusy, AuditUnavailable, RedisError) as error:
+            # Nothing is lost: rows claimed are taken over when their lease runs out, and the sweep rings again.
+            log().warning("drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")

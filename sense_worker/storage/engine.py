@@ -8,10 +8,8 @@ acknowledged on the stream must survive a power cut. PostgreSQL: psycopg 3, READ
 from __future__ import annotations
 
 import os
-import random
-import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -21,9 +19,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from runtime_core.errors import LedgerBusy, SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-_T = TypeVar("_T")
 _WAYS = "sqlite:////absolute/path.db or postgresql://user:password@host/name"
 
 BUSY_TIMEOUT_S = 15.0
@@ -35,12 +32,6 @@ NOW_SQL = {
     "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
     "postgresql": "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 }
-
-RETRIED_STATES = frozenset({"40001", "40P01"})
-"""Serialization failure and deadlock: PostgreSQL asks for the transaction to be run again."""
-
-PASSING_SQLITE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_IOERR", "SQLITE_FULL", "SQLITE_CANTOPEN", "SQLITE_READONLY")
-"""Result codes that name the moment or the disk, not the statement: the same call may succeed after a repair."""
 
 
 class Database:
@@ -73,13 +64,16 @@ class Database:
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
         self.now_sql = NOW_SQL[self.kind]
+        self._driver: Any = self.engine.dialect.loaded_dbapi
         self._pid = os.getpid()
 
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Run a writing transaction; commits at the end, rolls back on any exception.
 
-        Raises LedgerBusy where the database is locked, away, or cuts the connection: the same call may succeed later.
+        Raises LedgerBusy for everything that concerns the database and not the rows: locked, full, away, a deadlock,
+        a table that is not there. The same call may succeed after a moment or a repair. What the rows did wrong (a
+        constraint, a value the database does not take) stays the driver's error.
         """
         with self._translated(), self._connection() as connection, connection.begin():
             yield connection
@@ -92,19 +86,6 @@ class Database:
             with reader.begin():
                 yield reader
 
-    def retried(self, work: Callable[[sa.Connection], _T]) -> _T:
-        """Run `work` in a writing transaction, again after a deadlock or serialization failure (5 tries in all)."""
-        for tries_left in range(4, -1, -1):
-            try:
-                with self._connection() as connection, connection.begin():
-                    return work(connection)
-            except DBAPIError as error:
-                if tries_left and getattr(error.orig, "sqlstate", None) in RETRIED_STATES:
-                    time.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - jitter, not a secret
-                    continue
-                raise _as_busy(error) from error
-        raise AssertionError("the loop returns or raises")
-
     def now(self, connection: sa.Connection) -> int:
         """Return the database's clock in microseconds: leases and due times use no other (DESIGN §6)."""
         return int(connection.exec_driver_sql(f"SELECT {self.now_sql}").scalar_one())
@@ -115,13 +96,16 @@ class Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        """Map the driver's errors, raised through SQLAlchemy or by a bare cursor (`Rows`)."""
         try:
             yield
-        except DBAPIError as error:
-            busy = _as_busy(error)
-            if busy is error:
+        except (DBAPIError, self._driver.Error) as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            content = isinstance(cause, self._driver.DataError | self._driver.IntegrityError)
+            if content and not (isinstance(error, DBAPIError) and error.connection_invalidated):
                 raise
-            raise busy from error
+            lines = str(cause).strip().splitlines() or [type(cause).__name__]
+            raise LedgerBusy("database", lines[0], "it is tried again; see `sense-worker health`") from error
 
     def _connection(self) -> sa.Connection:
         if os.getpid() != self._pid:
@@ -129,18 +113,6 @@ class Database:
             self.engine.dispose(close=False)
             self._pid = os.getpid()
         return self.engine.connect()
-
-
-def _as_busy(error: DBAPIError) -> Exception:
-    """Map what may pass later to LedgerBusy; anything else stays what it is."""
-    sqlite_name = str(getattr(error.orig, "sqlite_errorname", ""))
-    passing = sqlite_name.startswith(PASSING_SQLITE) if sqlite_name else isinstance(error, sa.exc.OperationalError)
-    if error.connection_invalidated or passing:
-        reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
-        return LedgerBusy("database", reason, "it is tried again; see `sense-worker health`")
-    if getattr(error.orig, "sqlstate", None) in RETRIED_STATES:
-        return LedgerBusy("database", "deadlock or serialization failure", "it is tried again")
-    return error
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

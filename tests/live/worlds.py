@@ -11,6 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import redis
 from cryptography.fernet import Fernet
 
 from sense_worker.publisher import Publisher
@@ -69,6 +70,10 @@ class World:
         self.publishers.append(Publisher(file, **options))
         return self.publishers[-1]
 
+    def client(self) -> redis.Redis:
+        """Return a client of the world's Redis."""
+        return redis.Redis.from_url(str(self.settings.redis_url), protocol=2)
+
     def worker(self, **env: str) -> Worker:
         """Start a worker process; it ends with the test."""
         worker = Worker(self, {**self.env, **env})
@@ -114,6 +119,11 @@ class Worker:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(timeout=20)
+
+    def kill_process(self, pid: int) -> None:
+        """SIGKILL one process of this worker; anything else is refused."""
+        assert os.getpgid(pid) == self.process.pid, "not of this worker"
+        os.kill(pid, signal.SIGKILL)
 
     def stop(self, timeout: float = 30.0) -> int:
         """Stop it in order; returns its exit code."""

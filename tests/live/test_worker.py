@@ -1,0 +1,214 @@
+"""A worker against servers that go away, streams that vanish and records that cannot be written."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runtime_core.audit_verify import verify
+from sense_worker.health import check_health
+from sense_worker.publisher import Announcement
+from sense_worker.storage.engine import Database
+from tests.live.worlds import World, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.redis_servers import RedisServer
+
+ONE = {"SENSE_INTAKE": "1", "SENSE_CONCURRENCY": "1"}
+
+
+@pytest.fixture
+def server(redis_servers: Callable[..., RedisServer]) -> RedisServer:
+    """A Redis that the test may hurt."""
+    return redis_servers()
+
+
+@pytest.fixture
+def world(tmp_path: Path, server: RedisServer, sqlite_url: str) -> Iterator[World]:
+    """A world on that Redis, with one granted route to the inbox."""
+    database = Database(sqlite_url)
+    world = World(tmp_path, server.url, database, **ONE)
+    world.route()
+    yield world
+    world.close()
+    database.dispose()
+
+
+def inbox(world: World) -> int:
+    """Return how many items there are."""
+    return int(world.query("SELECT count(*) FROM inbox_item")[0][0])
+
+
+def publish(world: World, *numbers: int) -> None:
+    """Publish events through a publisher that makes a few attempts."""
+    with world.publisher(attempts=20) as publisher:
+        publisher.publish_many([Announcement("new_item", {"n": n}, id=f"m-{n}") for n in numbers])
+
+
+def warnings(world: World) -> list[dict[str, object]]:
+    """Return the log records of the worker that are warnings or errors, those of Celery's own start left out."""
+    lines = (line for worker in world.workers for line in worker.log.read_text().splitlines() if line.startswith("{"))
+    records = [json.loads(line) for line in lines]
+    return [one for one in records if one["level"] in ("warning", "error") and one.get("source") != "py.warnings"]
+
+
+@pytest.mark.case("C01")
+def test_a_flushed_database_costs_nothing_but_what_was_on_it(world, server):
+    """After FLUSHALL under a running worker, three new events arrive without a restart, the old one not again."""
+    world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    with server.client() as client:
+        client.flushall()
+
+    publish(world, 1, 2, 3)
+    until(lambda: inbox(world) == 4)
+
+    assert world.query("SELECT sum(repeats) FROM sense_event") == [(0,)]
+    assert len(warnings(world)) < 20
+
+
+@pytest.mark.case("C38")
+def test_a_server_that_restarts_and_stalls_is_only_waited_for(world, server):
+    """Three restarts of Redis and a stall later, twenty events arrive once each, with a bounded log."""
+    world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    for _ in range(3):
+        server.restart()
+    server.pause()
+    world.rows.principal("ben")  # the world goes on while Redis stalls
+    server.resume()
+
+    publish(world, *range(1, 21))
+    until(lambda: inbox(world) == 21, 60)
+
+    assert world.states() == {"delivered": 21}
+    assert len(warnings(world)) < 60
+
+
+@pytest.mark.case("C61")
+def test_while_the_audit_cannot_be_written_nothing_is_claimed_and_health_says_so(world):
+    """With a folder in the audit's place events wait on the stream; after the repair they arrive with no restart."""
+    audit = world.settings.audit_file
+    world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    kept = audit.rename(audit.with_suffix(".kept"))
+    audit.mkdir()
+
+    publish(world, 1, 2)
+    until(lambda: not check_health(world.settings).ok, what="health is bad")
+    findings = {one.name: one.ok for one in check_health(world.settings).findings}
+    assert inbox(world) == 1
+    assert findings["audit"] is False
+    audit.rmdir()
+    kept.rename(audit)
+    until(lambda: inbox(world) == 3, what="the events arrived after the repair")
+
+    report = verify(audit, world.rows.vault.derive("audit"))
+    assert report.problems == ()
+    assert report.lines == 3
+
+
+@pytest.mark.case("C43")
+def test_a_refused_entry_waits_while_its_record_cannot_be_written(world):
+    """With the table of dead entries away a bad entry stays pending; after the repair it is recorded once."""
+    world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    with world.database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE sense_dead_entry RENAME TO moved_away")
+    with world.client() as client:
+        client.xadd("sense:t-red:events", {"other": "x"})
+        until(lambda: "ledger busy" in str(client.hvals("sense:health")), what="health says what it waits for")
+        assert client.xlen("sense:t-red:events") == 1
+    with world.database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE moved_away RENAME TO sense_dead_entry")
+
+    until(lambda: world.query("SELECT word FROM sense_dead_entry") == [("no_body",)])
+    publish(world, 1)
+    until(lambda: inbox(world) == 2)
+
+    with world.client() as client:
+        assert client.xlen("sense:t-red:events") == 0
+
+
+@pytest.mark.case("C04")
+@pytest.mark.case("C37")
+def test_an_orderly_stop_leaves_nothing_behind_and_the_next_worker_goes_on(world):
+    """SIGTERM ends with exit 0; no reader is registered any more; what comes meanwhile arrives after the next start."""
+    worker = world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    assert worker.stop() == 0
+    with world.client() as client:
+        assert client.xinfo_consumers("sense:t-red:events", "sense") == []
+    publish(world, 1)
+
+    world.worker()
+    until(lambda: inbox(world) == 2)
+
+    assert world.states() == {"delivered": 2}
+
+
+@pytest.mark.case("C64")
+@pytest.mark.case("C04")
+def test_a_reader_that_dies_is_started_again_and_its_entries_are_taken_over(world):
+    """A reader killed by itself is replaced by the worker; events go on arriving."""
+    world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    with world.client() as client:
+        name = client.xinfo_consumers("sense:t-red:events", "sense")[0]["name"].decode()
+    world.workers[0].kill_process(int(name.split(":")[1]))
+
+    publish(world, 1)
+    until(lambda: inbox(world) == 2)
+
+    assert [one["event"] for one in warnings(world)] == ["process ended and is started again"]
+
+
+def test_a_delivery_to_a_remote_sink_goes_through_the_pool(world, tmp_path):
+    """A sink that is not local is rung for and drained by a child of Celery's pool."""
+    plugins = tmp_path / "plugins"
+    info = plugins / "filed-1.dist-info"
+    info.mkdir(parents=True)
+    (plugins / "filed_sink.py").write_text(FILED)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: filed\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[sense_worker.sinks]\nfiled = filed_sink:Filed\n")
+    file = tmp_path / "filed"
+    world.rows.sink("filed", "filed", {"file": str(file)}, audience="principal:ana")
+    world.rows.route("ana", sink="filed")
+    world.worker(PYTHONPATH=str(plugins))
+
+    publish(world, *range(10))
+    until(lambda: file.exists() and len(file.read_text().splitlines()) == 10)
+
+    until(lambda: world.states() == {"delivered": 20})
+
+
+FILED = '''
+from pydantic import BaseModel
+
+from sinks import Delivered, SinkBase
+
+
+class Options(BaseModel, extra="forbid"):
+    file: str
+
+
+class Filed(SinkBase):
+    kind = "filed"
+    Options = Options
+
+    def deliver(self, batch):
+        with open(self.options.file, "a") as file:
+            file.writelines(one.id + "\\n" for one in batch)
+        return [Delivered()] * len(batch)
+'''
