@@ -101,7 +101,7 @@ class Spool:
     def _opened(self, path: Path) -> int:
         descriptor = os.open(path, _OPEN, 0o600)
         try:
-            if os.fstat(descriptor).st_size == 0:
+            if _size(descriptor) == 0:
                 _sync_folder(path.parent)
         except BaseException:
             os.close(descriptor)
@@ -115,7 +115,7 @@ class Sender:
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
         self._lock: int | None = None
-        self._file = (0, 0)
+        self._file: int | None = None
         self._at = 0
         self._ends: list[int] = []
 
@@ -126,8 +126,7 @@ class Sender:
             if self._lock is None:
                 return False
             with self._spool.locked() as descriptor:
-                self._file = _identity(descriptor)
-                self._at = _last_mark(descriptor)
+                self._begin(descriptor)
         except OSError as error:
             self.release()
             raise unusable(self._spool.path, error) from error
@@ -156,18 +155,31 @@ class Sender:
         self._at = self._ends[count - 1]
         # A mark that a full disk does not take costs repeats, not events.
         with suppress(OSError), self._spool.locked() as descriptor:
-            _append(descriptor, b"%b%d}\n" % (_MARK, self._at), sync=False)
+            if self._is_held(descriptor):
+                _append(descriptor, b"%b%d}\n" % (_MARK, self._at), sync=False)
 
     def release(self) -> None:
         """Give the right to send back; twice is once."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for descriptor in (self._lock, self._file):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._lock = self._file = None
+
+    def _begin(self, descriptor: int) -> None:
+        """Go to the last mark, and hold the file open: its number is then given to no other file."""
+        if self._file is not None:
+            os.close(self._file)
+        self._file = os.open(self._spool.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        self._at = _last_mark(descriptor)
+
+    def _is_held(self, descriptor: int) -> bool:
+        same = self._file is not None and os.path.sameopenfile(descriptor, self._file)
+        return same and _size(descriptor) >= self._at
 
     def _read(self, descriptor: int, count: int, size: int) -> list[Prepared]:
-        if _identity(descriptor) != self._file or os.fstat(descriptor).st_size < self._at:
-            # Somebody put another file in the place: the position means nothing in it.
-            self._file, self._at = _identity(descriptor), _last_mark(descriptor)
+        if not self._is_held(descriptor):
+            # Somebody put another file in the place, or cut it: the position means nothing in it.
+            self._begin(descriptor)
         taken: list[Prepared] = []
         self._ends = []
         at = self._at
@@ -209,7 +221,7 @@ def _append(descriptor: int, data: bytes, *, sync: bool) -> None:
 
 def _whole_size(descriptor: int) -> int:
     """Return where the last whole line ends."""
-    size = os.fstat(descriptor).st_size
+    size = _size(descriptor)
     while size:
         start = max(0, size - 65_536)
         block = os.pread(descriptor, size - start, start)
@@ -234,9 +246,8 @@ def _last_mark(descriptor: int) -> int:
     return mark
 
 
-def _identity(descriptor: int) -> tuple[int, int]:
-    status = os.fstat(descriptor)
-    return status.st_dev, status.st_ino
+def _size(descriptor: int) -> int:
+    return os.fstat(descriptor).st_size
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

@@ -217,7 +217,7 @@ def test_something_else_at_the_address_is_unreachable(run, tmp_path):
                 accepted.recv(65_536)
                 accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-        talking = threading.Thread(target=answer)
+        talking = threading.Thread(target=answer, daemon=True)
         talking.start()
         file = activation_file(tmp_path, f"redis://127.0.0.1:{listening.getsockname()[1]}")
         with pytest.raises(IngressUnreachable, match="the answer is not of Redis"):
@@ -244,7 +244,7 @@ def test_tls_wants_a_certificate_it_can_trust(run, tmp_path, monkeypatch):
                 except ssl.SSLError:
                     accepted.close()
 
-        talking = threading.Thread(target=answer)
+        talking = threading.Thread(target=answer, daemon=True)
         talking.start()
         file = activation_file(tmp_path, f"rediss://127.0.0.1:{listening.getsockname()[1]}")
         with pytest.raises(IngressUnreachable, match=r"(?i)certificate.verify.failed"):
@@ -304,19 +304,43 @@ def test_a_child_process_uses_a_connection_of_its_own(file, redis_server):
     """After a fork, parent and child announce without taking each other's answers."""
     with Publisher(file) as publisher:
         publisher.publish("a", {}, id="parent-0")
+        mine = inode(publisher)
         child = os.fork()
         if child == 0:
             code = 1
             try:
                 answers = [publisher.publish("a", {}, id=f"child-{n}") for n in range(50)]
-                code = 0 if len({answer.stream_id for answer in answers}) == 50 else 2
+                code = 0 if len({answer.stream_id for answer in answers}) == 50 and inode(publisher) != mine else 2
             finally:
                 os._exit(code)
         found = [publisher.publish("a", {}, id=f"parent-{n}") for n in range(1, 51)]
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert inode(publisher) == mine
     assert len({published.stream_id for published in found}) == 50
     ids = sorted(entry.message_id for entry in entries(redis_server))
     assert ids == sorted(f"{who}-{n}" for who in ("parent", "child") for n in range(51) if (who, n) != ("child", 50))
+
+
+def inode(publisher: Publisher) -> int:
+    """Tell which connection it holds."""
+    opened = publisher._connection._socket
+    assert opened is not None
+    return os.fstat(opened.fileno()).st_ino
+
+
+def test_a_late_answer_is_not_taken_for_another(tmp_path, redis_servers):
+    """After a timeout the connection is given up: the answer that comes late belongs to nobody."""
+    server = redis_servers()
+    with Publisher(activation_file(tmp_path, server.url), **FAST) as publisher:
+        publisher.publish("a", {}, id="before")
+        server.pause()
+        with pytest.raises(IngressUnreachable):
+            publisher.publish("a", {}, id="late")
+        assert publisher._connection._socket is None
+        server.resume()
+        found = publisher.publish("a", {}, id="after")
+    with server.client() as client:
+        assert client.xrange(KEY, found.stream_id, found.stream_id)[0][1][b"i"] == b"after"
 
 
 def test_a_cancelled_task_leaves_no_answer_behind(tmp_path, redis_servers):
@@ -329,6 +353,7 @@ def test_a_cancelled_task_leaves_no_answer_behind(tmp_path, redis_servers):
             server.pause()
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(publisher.publish("a", {}, id="cancelled"), 0.1)
+            assert publisher._connection._streams is None
             server.resume()
             return await publisher.publish("a", {}, id="after")
 

@@ -216,16 +216,22 @@ def test_another_ones_events_are_not_sent(spool):
     sender.release()
 
 
-def test_a_file_put_in_the_place_meanwhile_is_read_from_its_beginning(spool):
-    """When the spool is removed while one sends, what is kept in the new file is not passed over."""
+@pytest.mark.parametrize("count", [1, 12])
+def test_a_file_put_in_the_place_meanwhile_is_read_from_its_beginning(spool, count):
+    """When the spool is removed while one sends, nothing in the new file, shorter or longer, is passed over."""
     spool.keep([item(number) for number in range(9)])
     sender = Sender(spool)
     sender.claim()
-    sender.sent(len(sender.take(*ALL)))
+    taken = sender.take(*ALL)
     spool.path.unlink()
-    spool.keep([item("new")])
-    assert ids(sender.take(*ALL)) == ["e-new"]
+    spool.keep([item(f"new-{number}") for number in range(count)])
+    sender.sent(len(taken))
+    assert ids(sender.take(*ALL)) == [f"e-new-{number}" for number in range(count)]
     sender.release()
+    later = Sender(spool)
+    later.claim()
+    assert len(later.take(*ALL)) == count
+    later.release()
 
 
 def test_nothing_is_left_open(spool):
