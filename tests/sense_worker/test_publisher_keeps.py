@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import hiredis
 import pytest
+import sqlalchemy as sa
 
 from runtime_core.errors import (
     IngressUnreachable,
     LedgerBusy,
     PublishError,
+    SettingsError,
     UsageError,
 )
 from runtime_core.signing import verify
+from sense_worker.publisher import LedgerLook, Publisher
 from sense_worker.publishing import Do
 from sense_worker.spool import Sender, Spool
+from sense_worker.storage.engine import Database
+from sense_worker.storage.migrate import migrate
+from sense_worker.storage.tables import EventRow
 from sense_worker.wire import parse_entry
 from tests.sense_worker.fake_stream import ANA, Stream, down, many, one, rules
 
@@ -189,3 +195,40 @@ def test_what_is_kept_is_not_waited_for(spool):
     stream = Stream(down(3))
     kept = rules(stream, spool=spool, ledger=lambda _: False)
     assert stream.drive(kept.publish(one(), "ledger")).spooled
+
+
+def test_a_look_into_the_database_finds_the_event_by_its_id(tmp_path):
+    """A ledger given by its URL is looked into: the row is there or not, and a bad URL is a SettingsError."""
+    url = f"sqlite:///{tmp_path}/sense.db"
+    database = Database(url)
+    migrate(database)
+    texts = dict.fromkeys(("tenant", "pack_id", "ref", "activation_id", "publisher", "message_id"), "x")
+    texts |= dict.fromkeys(("occurred_at", "stream_id", "digest"), "x")
+    row = {
+        "id": ANA.event_id("e-1"),
+        "body": b"{}",
+        "body_digest": b"",
+        "generation": 1,
+        "signed_at": 1,
+        "accepted_at": 1,
+    }
+    with database.write() as connection:
+        connection.execute(sa.insert(EventRow).values(**texts, **row))
+    look = LedgerLook(url)
+    assert [look(ANA.event_id(id)) for id in ("e-1", "e-2")] == [True, False]
+    look.close()
+    database.dispose()
+    with pytest.raises(SettingsError, match="database"):
+        LedgerLook("nonsense")(b"")
+
+
+def test_a_publisher_looks_into_the_ledger_it_was_given(tmp_path):
+    """database_url is what confirm="ledger" looks into, and a ledger of one's own goes before it."""
+    file = tmp_path / "activation.json"
+    who = {"tenant": "acme", "principal": "ana", "activation_id": "act_1", "pack_id": "git", "secret": "s3cret"}
+    file.write_text(json.dumps({"v": 1, **who, "redis_url": "unix:///nowhere"}))
+    file.chmod(0o600)
+    with Publisher(file, database_url=f"sqlite:///{tmp_path}/sense.db") as publisher:
+        assert isinstance(publisher._rules.ledger, LedgerLook)
+    with Publisher(file, database_url="nonsense", ledger=bool) as publisher:
+        assert publisher._rules.ledger is bool
