@@ -153,9 +153,9 @@ def test_a_checkout_that_changes_nothing_announces_nothing(repository):
     repository.git("checkout", "-q", "--", "a.txt")
     repository.git("checkout", "-q", "main")
     assert repository.announced() == []
-    repository.git("switch", "-q", "-c", "topic/one")
+    repository.git("switch", "-q", "-c", "side/one")
     (event,) = repository.announced()
-    assert event.data == {"old_head": head, "new_head": head, "old_branch": "main", "new_branch": "topic/one"}
+    assert event.data == {"old_head": head, "new_head": head, "old_branch": "main", "new_branch": "side/one"}
 
 
 def test_an_amended_and_a_merged_commit_are_announced(repository):

@@ -165,7 +165,7 @@ def test_attempts_are_counted_anew_after_progress():
         ("LOADING Redis is loading the dataset in memory", IngressUnreachable, 6),
         ("MISCONF Errors writing to the AOF file: No space left on device", IngressUnreachable, 6),
         ("READONLY You can't write against a read only replica.", IngressUnreachable, 6),
-        ("NOPERM this user has no permissions", PublishError, 2),
+        ("NOPERM no access to that key", PublishError, 2),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", PublishError, 2),
         ("ERR unknown command\r\nforged", PublishError, 2),
     ],

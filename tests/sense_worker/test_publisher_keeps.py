@@ -71,7 +71,7 @@ def test_a_full_stream_is_kept_for_later_too(spool):
 
 def test_what_the_server_refuses_is_not_kept(spool):
     """An error that no waiting heals is raised, spool or not."""
-    stream = Stream([hiredis.ReplyError("NOPERM this user has no permissions")])
+    stream = Stream([hiredis.ReplyError("NOPERM no access to that key")])
     with pytest.raises(PublishError, match="NOPERM"):
         stream.drive(rules(stream, spool=spool).publish(one(), "accepted"))
     assert not spool.holds()
