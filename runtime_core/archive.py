@@ -190,8 +190,6 @@ def _read(path: Path, files: dict[tuple[str, ...], _Member], home: tuple[str, ..
     raw = member.read(FILE_LIMIT + 1)
     if len(raw) > FILE_LIMIT:
         raise PackParseError(file, place, f"over the limit of {FILE_LIMIT} bytes")
-    if len(raw) != member.size:
-        raise PackError(place, f"{len(raw)} bytes where the archive says {member.size}")
     return raw
 
 

@@ -38,7 +38,7 @@ _REASONS = {
     "string_too_long": "must be at most {max_length} characters",
     "too_short": "must not be empty",
 }
-_SAYS_ALL = {"missing", "extra_forbidden", "value_error", "schema", "string_too_short", "too_short"}
+_SAYS_ALL = {"missing", "extra_forbidden", "value_error", "string_too_short", "too_short"}
 """Kinds of fault whose reason stands alone; the others also show what was found."""
 
 
@@ -89,7 +89,8 @@ def _place(document: Any, found_fault: Any) -> list[str | int]:
             steps.append(step)
     if found_fault["type"] == "missing":
         steps.append(found_fault["loc"][-1])
-    return [*steps, *found_fault.get("ctx", {}).get("at", ())]
+    # A fault within a JSON Schema knows its place in there.
+    return [*steps, *getattr(found_fault.get("ctx", {}).get("error"), "at", ())]
 
 
 def _reason(found_fault: Any) -> str:

@@ -9,12 +9,12 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import jsonschema_rs
-from pydantic_core import PydanticCustomError
 
 from runtime_core.errors import printable
 from runtime_core.exact_json import pointer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import NoReturn
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -22,6 +22,14 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _MASK = "the value"
 _REASON_LIMIT = 300
 """Characters of a reason: an `enum` may list thousands of values."""
+
+
+class SchemaFault(ValueError):
+    """Why a document is no schema; `at` are the steps to the place within it."""
+
+    def __init__(self, reason: str, at: Sequence[str | int] = ()) -> None:
+        super().__init__(reason)
+        self.at = tuple(at)
 
 
 class Schema:
@@ -42,18 +50,17 @@ class Schema:
 
 
 def compile_schema(document: Any) -> Schema:
-    """Return the schema compiled; raises PydanticCustomError that names the place within the schema."""
+    """Return the schema compiled; raises SchemaFault where it is none, or points outside itself."""
     if not isinstance(document, dict | bool):
-        raise PydanticCustomError("schema", "must be a JSON Schema: an object, true or false")
+        raise SchemaFault("must be a JSON Schema: an object, true or false")
     if isinstance(document, dict) and str(document.get("$schema", DIALECT)).removesuffix("#") != DIALECT:
-        raise PydanticCustomError("schema", "must be JSON Schema 2020-12", {"at": ["$schema"]})
+        raise SchemaFault("must be JSON Schema 2020-12", ["$schema"])
     try:
         validator = jsonschema_rs.Draft202012Validator(document, retriever=_refuse, mask=_MASK)
     except jsonschema_rs.ValidationError as error:
         # Our retriever's sentence comes wrapped; what it says of the schema's own values need not be masked.
         reason = error.message.rpartition("ValueError: ")[2].replace(_MASK, json.dumps(error.instance), 1)
-        context = {"reason": f"no JSON Schema 2020-12: {reason[:_REASON_LIMIT]}", "at": list(error.instance_path)}
-        raise PydanticCustomError("schema", "{reason}", context) from None
+        raise SchemaFault(f"no JSON Schema 2020-12: {reason[:_REASON_LIMIT]}", error.instance_path) from None
     return Schema(document, validator)
 
 

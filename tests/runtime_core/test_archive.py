@@ -90,6 +90,7 @@ class TestEveryForm:
             ("mail/..", "!mail/..: leads out of its folder"),
             ("mail\\..\\escaped", "!mail\\..\\escaped: no plain path: a backslash or control character"),
             ("mail/a\nb", "!mail/a\\nb: no plain path: a backslash or control character"),
+            (".", "!.: a file without a name"),
             ("mail/a\u202eb", "!mail/a\\u202eb: no plain path: a backslash or control character"),
         ],
     )
@@ -250,6 +251,19 @@ class TestTar:
         raw = path.read_bytes()
         path.write_bytes(raw.replace(b"mail/last", b"mail/lost"))
         assert refusal(path) == f": not a sound archive: no header at byte {raw.index(b'mail/last')}"
+
+    def test_a_bomb_of_padding(self, tmp_path: Path) -> None:
+        """What follows the last member counts: an archive that unpacks to more than 8 MiB is refused."""
+        path = archive(tmp_path, "tar", members("mail/"))
+        packed = path.with_suffix(".tgz")
+        packed.write_bytes(gzip.compress(path.read_bytes() + bytes(SIZE_LIMIT)))
+        assert refusal(packed) == f": unpacks to more than the limit of {SIZE_LIMIT} bytes"
+
+    def test_a_member_cut_short(self, tmp_path: Path) -> None:
+        """A file with less in it than its header says is refused."""
+        path = archive(tmp_path, "tar", members())
+        path.write_bytes(path.read_bytes()[: 5 * 512 + 3])
+        assert refusal(path) == ": not a sound archive: unexpected end of data"
 
 
 class TestPaths:

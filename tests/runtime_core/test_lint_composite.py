@@ -114,10 +114,11 @@ class TestEscalation:
 
     def test_weaker_than_a_step_of_a_step(self) -> None:
         """What a step runs counts as well, also where the composite between comes from another pack."""
-        verbs = {"notify": {"steps": [step("mail:send")]}}
-        between = read_pack(*files("relay", verbs, {"notify": READ}, "composite"), b"")
-        assert found({"all": ["relay:notify"]}, {"all": WRITE}, between) == [
-            ("composite_escalation", "all/steps/0", "without confirm, and runs notify of relay, which wants it")
+        verbs = {"note": {"steps": [step("mail:draft")]}, "notify": {"steps": [step("mail:send")]}}
+        between = read_pack(*files("relay", verbs, {"note": READ, "notify": WRITE}, "composite"), b"")
+        assert found({"a": ["relay:note"], "b": ["relay:notify"]}, {"a": READ, "b": WRITE}, between) == [
+            ("composite_escalation", "a/steps/0", "a read that runs note of relay, a write"),
+            ("composite_escalation", "b/steps/0", "without confirm, and runs notify of relay, which wants it"),
         ]
 
     def test_without_an_entry_only_that_is_told(self) -> None:
@@ -171,7 +172,7 @@ class TestEscalation:
 
     def test_hostile_sizes(self) -> None:
         """Thousands of composites in chains, circles and layers are judged without recursion, each once."""
-        count = 3000
+        count = 800
         long_chain = [reason for _, _, reason in found(chain(count, "mail:list"))]
         assert (len(long_chain), long_chain[0][:27]) == (count - 4, "more than 4 composites deep")
         circle = {f"c{n}": [f"c{(n + 1) % count}"] for n in range(count)}
