@@ -106,8 +106,7 @@ class Grants(Desk):
         g = GRANT.c
         same = [g[name] == value for name, value in row.items() if name not in ("keys", "project")]
         query = _COLUMNS.where(*same, g.project.is_(None) if row["project"] is None else g.project == row["project"])
-        found = connection.execute(query.where(g.expires_at.is_(None)))
-        return [_view(one) for one in found if one.keys_ == row["keys"]]
+        return [_view(one) for one in connection.execute(query) if one.keys_ == row["keys"]]
 
 
 _COLUMNS = sa.select(

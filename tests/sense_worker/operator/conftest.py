@@ -74,7 +74,7 @@ class World:
     def count(self, table: sa.Table) -> int:
         """Return how many rows a table has."""
         with self.database.read() as connection:
-            return connection.scalar(sa.select(sa.func.count()).select_from(table))
+            return int(connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
 
     def put(self, table: sa.Table, **values: Any) -> None:
         """Insert a row that no operator makes."""
