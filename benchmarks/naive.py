@@ -25,10 +25,10 @@ from sense_worker.intake.stream import StreamEntry
 from sense_worker.settings import Settings
 from sense_worker.storage import tables
 from sense_worker.storage.authority import SqlAuthoritySource
+from sense_worker.storage.engine import Database
 from sense_worker.storage.rows import Rows
 from sense_worker.vault import Vault
 from sense_worker.wiring import audit_log
-from sense_worker.storage.engine import Database
 from sinks.inbox import Inbox
 from sinks.protocol import NoOptions
 from sinks.registry import Registry

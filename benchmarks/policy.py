@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.world import HARNESS, policy_bytes, surface_bytes
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
 from runtime_core.memory import MemoryAuthority
 from runtime_core.pack import PackRevision, read_pack
 from runtime_core.pipeline import Facts, attempt, judge
-from benchmarks.world import HARNESS, policy_bytes, surface_bytes
 
 if TYPE_CHECKING:
     from runtime_core.authority import Authority

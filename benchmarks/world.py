@@ -122,7 +122,7 @@ class World:
     """A home with servers of its own. `database` is `sqlite` or `postgresql`."""
 
     def __init__(self, database: str, *, appendfsync: str = "everysec") -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="sense-bench-", dir="/tmp"))  # noqa: S108 - socket paths are short
+        self.folder = Path(tempfile.mkdtemp(prefix="sense-bench-", dir="/tmp"))
         self.folder.chmod(0o711)
         self.postgres = Postgres(self.folder / "pg") if database == "postgresql" else None
         self.redis = self._start_redis(appendfsync)

@@ -74,6 +74,8 @@ class Sink(NamedTuple):
     workspace: bool
     held: str | None
     """Why deliveries wait instead of being attempted (`sink paused`, `sink disabled`, `sink missing`); None: open."""
+    lands: tuple[str, ...] = ("personal", "brain", "local")
+    """The lands that its kind takes."""
 
 
 class Route(NamedTuple):

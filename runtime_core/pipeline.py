@@ -132,8 +132,9 @@ def authenticate(one: Attempt) -> Attempt:
 
 def require_land(one: Attempt) -> Attempt:
     """The sink may hold data of this land for this owner (§4.3, DESIGN §6)."""
-    rule = _personal if one.trigger is None else _LAND_RULES[one.trigger.land]
-    refusal = rule(one)
+    land = "personal" if one.trigger is None else one.trigger.land
+    rule, otherwise = _LAND_RULES[land]
+    refusal = otherwise if one.sink is None or land not in one.sink.lands else rule(one)
     return one if refusal is None else _refuse(one, refusal)
 
 
@@ -192,17 +193,18 @@ def _brain(one: Attempt) -> Refusal | None:
     return None if inside else errors.SINK_OUTSIDE_PROJECT
 
 
-_LAND_RULES: dict[str, Callable[[Attempt], Refusal | None]] = {
-    "personal": _personal,
-    "local": _local,
-    "brain": _brain,
+# The rule of each land, and the refusal of a sink that is gone or whose kind does not take the land.
+_LAND_RULES: dict[str, tuple[Callable[[Attempt], Refusal | None], Refusal]] = {
+    "personal": (_personal, errors.LAND_PERSONAL),
+    "local": (_local, errors.LAND_LOCAL),
+    "brain": (_brain, errors.SINK_OUTSIDE_PROJECT),
 }
 
 
 class HandOver(Protocol):
     """How admitted attempts of one sink reach it: in a ledger transaction, or through the sink's `deliver`."""
 
-    def __call__(self, admitted: Sequence[Attempt]) -> Sequence[str | None]:
+    def __call__(self, admitted: Sequence[Attempt], /) -> Sequence[str | None]:
         """Hand over; answer for each attempt why the sink did not take it, or None."""
         ...
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from celery import Celery, signals
 
 from sense_worker.intake.step import IntakeStep
-from sense_worker.logs import configure
+from sense_worker.logs import configure, log
 from sense_worker.wiring import DrainProcess
+from sinks.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,8 @@ def send_drain(app: Celery) -> Callable[[str], Any]:
 def run_worker(settings: Settings) -> None:
     """Run the Celery worker with its intake processes until SIGTERM; returns after an orderly stop."""
     configure(settings)
+    for fault in Registry.load().faults:
+        log().warning("sink plugin left out", fault=str(fault))
     app = make_app(settings)
     app.steps["worker"].add(IntakeStep)
     signals.setup_logging.connect(lambda **_: configure(settings), weak=False)

@@ -18,8 +18,8 @@ from sense_worker.open_sinks import SINK_MISSING, OpenSink
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
 from sense_worker.storage.states import State
-from sinks.registry import origin
 from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
+from sinks.registry import origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,9 +121,10 @@ class Drain:
         if time.monotonic() - claimed_at > RECHECK_S:
             batch = self._judged_again(batch)
         outcomes: list[Outcome] = []
+        ready = [one for one in batch if one.attempt.refused is None]
 
-        def call(admitted: Sequence[Attempt]) -> list[str | None]:
-            outcomes.extend(_call_sink(opened, [one for one in batch if one.attempt.refused is None]))
+        def call(_admitted: Sequence[Attempt]) -> list[str | None]:
+            outcomes.extend(_call_sink(opened, ready))
             return [None if isinstance(outcome, Delivered) else outcome.reason for outcome in outcomes]
 
         attempts = pipeline.deliver([one.attempt for one in batch], call)
@@ -150,6 +151,7 @@ class Drain:
                     settlements = [self._settlement(*one, now) for one in closed]
                     ports.ledger.settle(connection, settlements, now, self._by)
                     self._stop_sink(connection, closed, now)
+                ports.anchor_rotated()
             except (AuditUnavailable, LedgerBusy):
                 if time.monotonic() + pause > ends:
                     raise

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sense_worker.storage.anchors import keep_anchor
+
 if TYPE_CHECKING:
+    from collections import deque
+
     from runtime_core.audit_chain import ChainedAudit
+    from runtime_core.audit_files import Head
     from sense_worker.open_sinks import OpenSinks
     from sense_worker.retry import Schedule
     from sense_worker.storage.authorities import Authorities
@@ -27,3 +32,13 @@ class Ports:
     crash_limit: int
     freshness_s: float
     lease_slack_s: float
+    rotated: deque[Head]
+    """Heads of audit files that this process finished, to be anchored after the transaction at hand."""
+    chain: str
+
+    def anchor_rotated(self) -> None:
+        """Anchor the heads of finished audit files (DESIGN §9). Not while appending: that is inside a transaction."""
+        while self.rotated:
+            with self.database.write() as connection:
+                keep_anchor(self.ledger.rows(connection), self.chain, self.rotated[0], self.database.now(connection))
+            self.rotated.popleft()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import redis
@@ -30,6 +31,7 @@ from sinks.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from runtime_core.audit_files import Head
     from sense_worker.settings import Settings
 
 REDIS_TIMEOUT_S = 5.0
@@ -53,14 +55,15 @@ def redis_client(settings: Settings, *, block_s: float = 0.0) -> redis.Redis:
     )
 
 
-def audit_log(settings: Settings, vault: Vault) -> ChainedAudit:
-    """Return this host's audit chain."""
+def audit_log(settings: Settings, vault: Vault, on_rotate: Callable[[Head], None] | None = None) -> ChainedAudit:
+    """Return this host's audit chain; `on_rotate` is told the head of each file it finishes."""
     return ChainedAudit(
         settings.audit_file,
         vault.derive("audit"),
         fsync=settings.audit_fsync,
         rotate_bytes=settings.audit_rotate_bytes,
         clock=lambda: time.time_ns() // 1000,
+        on_rotate=on_rotate,
     )
 
 
@@ -85,16 +88,19 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
     vault = Vault.load(settings)
     kinds = Registry.load() if registry is None else registry
     database = Database(settings.database_url)
+    rotated: deque[Head] = deque()
     return Ports(
         database=database,
         ledger=Ledger(database),
         authorities=Authorities(database, SqlAuthoritySource(database, kinds, vault)),
-        audit=audit_log(settings, vault),
+        audit=audit_log(settings, vault, rotated.append),
         sinks=OpenSinks(kinds, vault),
         schedule=Schedule(settings.retry_schedule_s, settings.retry_jitter),
         crash_limit=settings.crash_limit,
         freshness_s=settings.freshness_s,
         lease_slack_s=settings.lease_slack_s,
+        rotated=rotated,
+        chain=chain_name(settings),
     )
 
 

@@ -49,7 +49,7 @@ class IntakeBench:
         """Add an activation and keep its secret for `entry`."""
         self.secrets[name] = (rows or self.rows).activation(name, principal, **values)
 
-    def entry(  # noqa: PLR0917
+    def entry(
         self,
         ref: str = "new_item",
         data: Any = None,

@@ -27,7 +27,7 @@ def tail(
     from runtime_core.audit_files import tail as newest
 
     loaded = settings()
-    rows = newest(loaded.audit_file, lines)
+    rows = newest(loaded.audit_file, lines) if loaded.home.is_dir() else []
     render.print_cards(rows, _head, _details, as_json=json, empty=f"{loaded.audit_file}: no lines yet")
 
 

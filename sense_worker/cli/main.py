@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
 from dataclasses import dataclass
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -78,12 +79,17 @@ for name, group, panel in (
     app.add_typer(group, name=name, rich_help_panel=panel)
 
 
+@functools.cache
+def command() -> Any:
+    """Return the parser of the whole command line; built once a process."""
+    return typer.main.get_command(app)
+
+
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code; failures are one line on standard error."""
     invocation = Invocation()
     try:
-        command = typer.main.get_command(app)
-        code = command.main(args=arguments, prog_name="sense-worker", standalone_mode=False, obj=invocation)
+        code = command().main(args=arguments, prog_name="sense-worker", standalone_mode=False, obj=invocation)
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime_core.errors import HcpError
+from runtime_core.errors import HcpError, SettingsError
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator, settings
 from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, example
+
+if TYPE_CHECKING:
+    from sense_worker.settings import Settings
 
 GitPack = Annotated[
     Path | None, typer.Option("--pack", metavar="PATH", help="The git pack; found by itself in a checkout.")
@@ -58,7 +61,27 @@ def worker() -> None:
     """Run one worker against SENSE_REDIS_URL: its readers, its sweep and its pool. SIGTERM stops it in order."""
     from sense_worker.app import run_worker
 
-    run_worker(settings())
+    loaded = settings()
+    _check_start(loaded)
+    run_worker(loaded)
+
+
+def _check_start(loaded: Settings) -> None:
+    """Refuse what no restart mends, before a supervisor restarts it for ever. Raises SettingsError, LedgerBusy."""
+    from sense_worker.storage.engine import Database
+    from sense_worker.storage.migrate import check_schema
+    from sense_worker.vault import Vault
+
+    if loaded.redis_url is None:
+        raise SettingsError(
+            "SENSE_REDIS_URL", "is not set", "set it, or run `sense-worker up` with a server of its own"
+        )
+    Vault.load(loaded)
+    database = Database(loaded.database_url)
+    try:
+        check_schema(database)
+    finally:
+        database.dispose()
 
 
 def demo(

@@ -79,7 +79,9 @@ class Recorder:
         """
         tenants = {entry.tenant for entry in entries}
         verdicts = self._admit(entries, self._ports.authorities.cached(tenants), redis_now)
-        return [self._transact(part, redis_now) for part in _cut(verdicts)]
+        recorded = [self._transact(part, redis_now) for part in _cut(verdicts)]
+        self._ports.anchor_rotated()
+        return recorded
 
     def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
         """Record one entry as dead without looking at it: it ended its process, or failed for no reason of ours."""
@@ -126,11 +128,9 @@ class Recorder:
     ) -> tuple[list[Admitted], list[Turned]]:
         """Return the events that are new here, and the refused entries, conflicts among them."""
         first: dict[bytes, Admitted] = {}
-        later: list[Admitted] = []
         turned = [one for one in verdicts if isinstance(one, Turned)]
-        for one in verdicts:
-            if isinstance(one, Admitted) and first.setdefault(one.facts.event_id, one) is not one:
-                later.append(one)
+        admitted = [one for one in verdicts if isinstance(one, Admitted)]
+        later = [one for one in admitted if first.setdefault(one.facts.event_id, one) is not one]
         known = self._ports.ledger.insert_events(connection, [_event_record(one) for one in first.values()])
         new = [one for key, one in first.items() if key not in known]
         for one in [*(one for key, one in first.items() if key in known), *later]:
@@ -183,7 +183,11 @@ class Recorder:
             return
         one = judged(authority, _claimed(admitted, route, lane, births.lease), route, now)
         state = _judged_state(one, opened)
-        due = now + int((opened.traits.deadline_s + self._ports.lease_slack_s) * 1e6) if state == State.DELIVERING else now
+        due = (
+            now + int((opened.traits.deadline_s + self._ports.lease_slack_s) * 1e6)
+            if state == State.DELIVERING
+            else now
+        )
         births.deliveries.append(_born(admitted, route, lane, state, now, due_at=due, one=one))
         if state == State.DELIVERING:
             births.local.setdefault(lane, (opened, []))[1].append(one)
@@ -244,8 +248,9 @@ def _same_slices(
     for old, new in zip(before, again, strict=True):
         if isinstance(old, Admitted) and isinstance(new, Admitted) and old.sliced:
             mine = {route.id for route in old.routes}
-            new = new._replace(routes=tuple(route for route in new.routes if route.id in mine), sliced=True)
-        kept.append(new)
+            kept.append(new._replace(routes=tuple(route for route in new.routes if route.id in mine), sliced=True))
+        else:
+            kept.append(new)
     return kept
 
 
@@ -275,7 +280,7 @@ def _claimed(one: Admitted, route: Route, lane: str, lease: str) -> Claimed:
     )
 
 
-def _born(  # noqa: PLR0913 - the columns that depend on the state
+def _born(
     admitted: Admitted,
     route: Route,
     lane: str,

@@ -12,7 +12,6 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-import redis
 from redis.exceptions import ResponseError
 
 from runtime_core.errors import printable
@@ -20,6 +19,8 @@ from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    import redis
 
 GROUP = "sense"
 RECLAIM_LOCK = "sense:reclaim"

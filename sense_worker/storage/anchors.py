@@ -13,9 +13,7 @@ HOUR_MICROS = 3_600_000_000
 
 def keep_anchor(rows: Rows, chain: str, head: Head, now: int) -> None:
     """Keep a head. Of each hour only the newest stays: a chain cut or rewritten shows against any one of them."""
-    rows.execute(
-        "DELETE FROM sense_audit_anchor WHERE chain = ? AND at >= ?", (chain, now - now % HOUR_MICROS)
-    )
+    rows.execute("DELETE FROM sense_audit_anchor WHERE chain = ? AND at >= ?", (chain, now - now % HOUR_MICROS))
     rows.insert("sense_audit_anchor", ("chain", "seq", "mac", "at"), [(chain, head.seq, head.mac, now)])
 
 

@@ -198,8 +198,10 @@ class SqlAuthoritySource:
             held = f"sink disabled: {row.disabled_reason}"
         elif row.paused_at is not None:
             held = "sink paused"
-        partitioned, workspace = (False, False) if traits is None else (traits.partitioned, traits.workspace)
-        return Sink(tenant, name, row.kind, row.audience, row.audience_id, partitioned, workspace, held)
+        if traits is None:
+            return Sink(tenant, name, row.kind, row.audience, row.audience_id, False, False, held, ())
+        shape = (traits.partitioned, traits.workspace, held, traits.lands)
+        return Sink(tenant, name, row.kind, row.audience, row.audience_id, *shape)
 
     def routes(self, tenant: str, pack_id: str, ref: str) -> list[Route]:
         t = ROUTE.c

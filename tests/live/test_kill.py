@@ -34,8 +34,6 @@ def test_five_kills_in_the_middle_of_five_thousand_events_lose_and_double_nothin
     """The worker and all its children are killed five times while events flow; each event is in the inbox once."""
     world.route()
     publisher = world.publisher()
-    published = threading.Event()
-
     pause = threading.Event()
 
     def publish() -> None:
@@ -90,7 +88,7 @@ def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path,
         world.database.dispose()
 
 
-PLUGIN = '''
+PLUGIN = """
 import os
 import signal
 
@@ -115,7 +113,7 @@ class Deadly(SinkBase):
             with open(self.options.file, "a") as file:
                 file.write(one.id + "\\n")
         return [Delivered()] * len(batch)
-'''
+"""
 
 
 def write_plugin(folder: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_delivery_to_a_remote_sink_goes_through_the_pool(world, tmp_path):
     until(lambda: world.states() == {"delivered": 20})
 
 
-FILED = '''
+FILED = """
 from pydantic import BaseModel
 
 from sinks import Delivered, SinkBase
@@ -211,4 +211,4 @@ class Filed(SinkBase):
         with open(self.options.file, "a") as file:
             file.writelines(one.id + "\\n" for one in batch)
         return [Delivered()] * len(batch)
-'''
+"""

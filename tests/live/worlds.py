@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
     from sense_worker.storage.engine import Database
 
-QUICK = {"SENSE_HEARTBEAT_S": "0.3", "SENSE_RECLAIM_S": "0.3", "SENSE_SWEEP_S": "0.2", "SENSE_LINGER_S": "0.2", "SENSE_LEASE_SLACK_S": "1"}
+QUICK = {
+    "SENSE_HEARTBEAT_S": "0.3",
+    "SENSE_RECLAIM_S": "0.3",
+    "SENSE_SWEEP_S": "0.2",
+    "SENSE_LINGER_S": "0.2",
+    "SENSE_LEASE_SLACK_S": "1",
+}
 """Waits a tenth to a twentieth of life."""
 
 

@@ -97,7 +97,7 @@ def world() -> World:
 
 @pytest.mark.spec("9.5.order")
 def test_the_steps_are_those_of_the_chapter_in_its_order():
-    """The tuple names the chapter's steps: resolve, authenticate, capability, effect, audit; confirm and Binding are exec's."""
+    """The tuple names the chapter's steps in their order; confirm and Binding are of exec alone."""
     chapter = (Path(__file__).parents[1] / "spec" / "09-authorization.md").read_text()
     listed = re.findall(r"^(\d)\. (\w+)", chapter.partition("```text")[2].partition("```")[0], re.MULTILINE)
     words = {"Resolve": "resolve_", "Authenticate": "authenticate", "Assert": "require_capability"}
@@ -260,7 +260,7 @@ def test_a_control_plane_pack_delivers_to_operators(world):
     ],
 )
 def test_a_grant_matches_whole_and_fails_closed(world, values, ref, allowed):
-    """Pack, key, project, principal, tenant, capability and end must all match; a project-scoped one only land brain."""
+    """Pack, key, project, principal, tenant, capability and end must all match; a project allows land brain alone."""
     world.rows.drop_grant("g-ana")
     world.rows.put_grant(grant(**values))
 

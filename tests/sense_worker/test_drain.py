@@ -243,7 +243,9 @@ def test_three_deaths_alone_end_a_delivery_without_a_sink_call(bench):
     seen = []
     for _ in range(5):
         work = Drain(bench.ports).claim(LANE)
-        seen += [(one.claimed.attempt, one.claimed.alone, one.claimed.crashes) for one in sum(work.batches, [])]
+        seen += [
+            (one.claimed.attempt, one.claimed.alone, one.claimed.crashes) for batch in work.batches for one in batch
+        ]
         due_now(bench)
 
     assert seen == [(1, False, 0), (1, True, 0), (1, True, 1), (1, True, 2)]
@@ -262,7 +264,7 @@ def test_rows_of_a_lapsed_lease_yield_to_fresh_ones_and_run_alone(bench):
         )
     bench.record(bench.entry())
 
-    fresh = sum(Drain(bench.ports).claim(LANE).batches, [])
+    fresh = [one for batch in Drain(bench.ports).claim(LANE).batches for one in batch]
     assert [one.claimed.alone for one in fresh] == [False]
     assert {one.claimed.event_id for one in fresh}.isdisjoint(
         one.claimed.event_id for batch in first.batches for one in batch

@@ -174,7 +174,7 @@ DENIED: dict[str, tuple[str, Callable[[IntakeBench], object]]] = {
 
 @pytest.mark.parametrize("text", DENIED)
 def test_every_text_of_an_attempt_is_told_with_its_step_and_clause(bench, text):
-    """Each refusal of SENSE_STEPS ends the delivery with its exact text; steps before passed, later ones did not run."""
+    """Each refusal of SENSE_STEPS ends the delivery with its exact text; steps before passed, later ones never ran."""
     ref, change = DENIED[text]
     event, route = denied_event(bench, ref)
     change(bench)

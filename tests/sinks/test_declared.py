@@ -1,4 +1,4 @@
-# ruff: noqa: ARG002, ARG005, PIE807 - signatures are what is tested
+# ruff: noqa: PIE807 - signatures are what is tested
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Writer:
         self.connection = connection
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        statement = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"  # noqa: S608
+        statement = f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))}) ON CONFLICT DO NOTHING"
         for row in rows:
             self.connection.exec_driver_sql(statement, tuple(row))
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-import typer
 
 from runtime_core.errors import (
     Conflict,
@@ -34,7 +33,7 @@ def leaves(command, path=()):
             yield (*path, name), inner
 
 
-COMMAND = typer.main.get_command(main.app)
+COMMAND = main.command()
 LEAVES = dict(leaves(COMMAND))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_core.errors import AuditUnavailable
+from sense_worker.intake import door
 from sense_worker.intake import record as record_module
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.storage import tables
@@ -89,7 +90,7 @@ def test_a_revocation_between_admitting_and_locking_is_seen(bench, monkeypatch):
     """A revocation that commits after a batch was admitted and before its transaction locks the version denies it."""
     granted(bench)
     bench.record(bench.entry())
-    admit = record_module.admit
+    admit = door.admit
     revoked = []
 
     def slow(*arguments):
@@ -272,7 +273,7 @@ def test_odd_and_empty_signatures_are_refused(bench):
 @pytest.mark.spec("9.1.2")
 @pytest.mark.spec("1.1.principal")
 def test_a_tenant_or_principal_named_in_the_message_has_no_effect(bench):
-    """In data the names mean nothing; at top level or in a stream field the entry is refused; t-blue stays untouched."""
+    """In data the names mean nothing; at top level or in a stream field the entry is refused; t-blue is untouched."""
     granted(bench)
     blue = Rows(bench.database, bench.vault, "t-blue")
     blue.principal("ana")
@@ -311,7 +312,7 @@ def test_land_brain_wants_a_project_and_membership(bench):
     Rows(bench.database, bench.vault, "t-blue").member("P3", "ana")
     rows.grant("ana", "shared_item")
     route = rows.route("ana", "shared_item")
-    texts = {}
+    texts: dict[str | None, str] = {}
     for project in ("P1", "P2", "P3", "nowhere"):
         bench.activate(f"a-{project}", "ana", project=project)
     for project in ("P1", "P2", "P3", "nowhere", None):
@@ -422,7 +423,7 @@ def test_nothing_is_written_while_the_audit_cannot_be(bench, monkeypatch):
 
 
 def test_a_fan_out_larger_than_a_transaction_arrives_whole(bench, monkeypatch):
-    """An event for more routes than one transaction may write is cut by route, and a crash in between is made up for."""
+    """An event for more routes than a transaction may write is cut by route; a crash in between is made up for."""
     monkeypatch.setattr(record_module, "ROUTES_A_TRANSACTION", 3)
     bench.rows.grant("ana")
     for number in range(8):

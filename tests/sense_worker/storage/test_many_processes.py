@@ -128,7 +128,7 @@ def work_after_fork(database: Database, child: int, tasks: int, told: Queue[str]
 @pytest.mark.case("C56")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_connections_opened_before_the_fork_are_not_shared(database):
-    """Children forked after the parent used the engine read their own rows; the parent's goes on; so does a new child."""
+    """Children forked after the parent used the engine read their own rows; so do the parent and a later child."""
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE forked (child INTEGER, n INTEGER)")
     told = FORK.Queue()
