@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.errors import INTAKE_WORDS, DoorError
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from runtime_core.pack import PackRevision
     from sense_worker.intake.stream import StreamEntry
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_ROUTE = "no route"
 TRACEPARENT_LIMIT = 128
 """Characters of a W3C traceparent that are kept: version 00 has 55; it is unsigned, so it must stay small."""
@@ -77,9 +79,9 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
         activation = authority.activation(wire.activation_id) if wire.activation_id else None
         if activation is None:
             raise DoorError("unknown_credential", "c", "names no activation of this tenant")
-        signed_at = _authenticate(wire, activation, arrival, tolerance_s)
+        moment = _authenticate(wire, activation, arrival, tolerance_s)
         session = _standing(authority, activation, arrival)
-        event = _parse(wire, signed_at)
+        event, signed_at = _parse(wire, moment)
         revision = authority.revision(activation.pack_id)
         if revision is None:
             raise DoorError("pack_missing", activation.pack_id, "is not installed")
@@ -91,12 +93,14 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
             raise DoorError("invalid_data", "data", reason)
     except DoorError as refused:
         return Turned(entry, refused.word, str(refused), activation)
+    if not event.occurred_at:
+        event = event._replace(occurred_at=_written(signed_at))
     key = event_id(entry.tenant, session.principal, activation.pack_id, wire.message_id)
     facts = Facts(key, entry.tenant, activation.pack_id, event.ref, activation.id, session.principal)
     routes, without = candidates(authority, activation, facts, trigger.land, arrival)
     return Admitted(
         *(entry, authority, activation, revision, facts, event, wire),
-        *(hashlib.sha256(wire.b).digest(), signed_at or arrival, arrival, routes, without),
+        *(hashlib.sha256(wire.b).digest(), signed_at, arrival, routes, without),
     )
 
 
@@ -151,7 +155,7 @@ def _standing(authority: Authority, activation: Activation, arrival: Micros) -> 
     return session
 
 
-def _parse(wire: Entry, signed_at: Micros | None) -> TriggerEvent:
+def _parse(wire: Entry, signed_at: Micros | None) -> tuple[TriggerEvent, Micros]:
     """Parse the body; of several faults in entry and body the earlier word of the table wins."""
     faults = [] if signed_at is not None else [DoorError("malformed", "t", "is not decimal seconds")]
     event = None
@@ -163,6 +167,11 @@ def _parse(wire: Entry, signed_at: Micros | None) -> TriggerEvent:
         event = parse_body(wire.b)
     except DoorError as error:
         faults.append(error)
-    if event is None or faults:
+    if event is None or signed_at is None or faults:
         raise min(faults, key=lambda fault: INTAKE_WORDS.index(fault.word))
-    return event
+    return event, signed_at
+
+
+def _written(moment: Micros) -> str:
+    """Return a moment as RFC 3339: an announcement that does not say when it happened happened when it was signed."""
+    return (EPOCH + timedelta(microseconds=moment)).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -61,9 +61,12 @@ def test_a_commit_arrives_and_the_ones_without_a_grant_do_not(folder):
         "ana -> inbox: denied: missing sense.enable",
     ]
     assert told["audit"]["denials"] == 3
-    passed = "passed resolve_pack, resolve_activation, resolve_trigger, authenticate, require_land"
-    for line in told["missing_grant"]["explained"] + told["revoked"]["explained"]:
-        assert line.partition(": ")[2] == f"{passed}; then denied: missing sense.enable [§9.7.sense]"
+    for chapter in ("missing_grant", "revoked"):
+        for route in told[chapter]["explained"]["routes"]:
+            outcomes = {step["name"]: step["outcome"] for step in route["steps"]}
+            assert (route["clause"], outcomes["require_land"]) == ("§9.7.sense", "passed")
+            assert outcomes["require_capability"] == "denied: missing sense.enable"
+    assert told["revoked"]["explained"]["without"] == {"denied: privacy.land personal": 1}
 
 
 def test_what_does_not_happen_fails_the_demo(folder):

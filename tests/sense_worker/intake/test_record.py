@@ -312,10 +312,11 @@ def test_land_brain_wants_a_project_and_membership(bench):
     Rows(bench.database, bench.vault, "t-blue").member("P3", "ana")
     rows.grant("ana", "shared_item")
     route = rows.route("ana", "shared_item")
-    texts: dict[str | None, str] = {}
+    texts = {}
     for project in ("P1", "P2", "P3", "nowhere"):
         bench.activate(f"a-{project}", "ana", project=project)
-    for project in ("P1", "P2", "P3", "nowhere", None):
+    scopes: tuple[str | None, ...] = ("P1", "P2", "P3", "nowhere", None)
+    for project in scopes:
         name = f"a-{project}" if project else "a-ana"
         bench.record(bench.entry("shared_item", activation=name))
         found = bench.query(
@@ -485,3 +486,14 @@ def test_the_happy_path_writes_three_rows_and_appends_once(bench, monkeypatch):
     }
     assert not any(sql.lstrip().startswith("UPDATE") for sql in statements)
     assert appends == [50]
+
+
+def test_an_announcement_without_a_moment_happened_when_it_was_signed(bench):
+    """occurred_at may be left out; the ledger and the inbox then hold the moment of the signature."""
+    granted(bench)
+    moment = f"{int(time.time())}"
+    bench.record(bench.entry(body=b'{"ref":"new_item","data":{}}', signed_at=moment))
+
+    expected = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(moment)))
+    assert bench.query("SELECT occurred_at FROM sense_event") == [(expected,)]
+    assert bench.query("SELECT occurred_at FROM inbox_item") == [(expected,)]
