@@ -316,8 +316,8 @@ def test_land_brain_wants_a_project_and_membership(bench):
     for project in ("P1", "P2", "P3", "nowhere"):
         bench.activate(f"a-{project}", "ana", project=project)
     scopes: tuple[str | None, ...] = ("P1", "P2", "P3", "nowhere", None)
-    for project in scopes:
-        name = f"a-{project}" if project else "a-ana"
+    for scope in scopes:
+        name = f"a-{scope}" if scope else "a-ana"
         bench.record(bench.entry("shared_item", activation=name))
         found = bench.query(
             "SELECT d.state, d.reason FROM sense_delivery d JOIN sense_event e ON e.id = d.event_id "
@@ -325,7 +325,7 @@ def test_land_brain_wants_a_project_and_membership(bench):
             name,
             route,
         )
-        texts[project] = found[0][1] or found[0][0]
+        texts[scope] = found[0][1] or found[0][0]
 
     assert texts == {
         "P1": "delivered",
