@@ -125,6 +125,7 @@ class World:
         self.folder = Path(tempfile.mkdtemp(prefix="sense-bench-", dir="/tmp"))
         self.folder.chmod(0o711)
         self.postgres = Postgres(self.folder / "pg") if database == "postgresql" else None
+        self._appendfsync = appendfsync
         self.redis = self._start_redis(appendfsync)
         home = self.folder / "home"
         url = self.postgres.url if self.postgres else f"sqlite:///{home / 'sense.db'}"
@@ -157,6 +158,12 @@ class World:
         process = subprocess.Popen(tethered(argv), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         wait_until(self._redis_answers, 20)
         return process
+
+    def restart_redis(self) -> None:
+        """Kill the server with SIGKILL and start it again on its data."""
+        self.redis.kill()
+        self.redis.wait()
+        self.redis = self._start_redis(self._appendfsync)
 
     def _redis_answers(self) -> bool:
         with suppress(redis.RedisError), self.client() as client:
