@@ -14,7 +14,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlmodel import SQLModel
 
-from runtime_core.errors import SettingsError
+from runtime_core.errors import LedgerBusy, SettingsError
 from sense_worker.storage import schema
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import HEAD, MIGRATIONS, VERSION_TABLE, check_schema, migrate, schema_step
@@ -134,7 +134,7 @@ def test_a_step_that_fails_leaves_nothing_behind(empty_database_urls: Callable[[
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE sense_route (id INTEGER)")
 
-    with pytest.raises(sa.exc.DBAPIError):
+    with pytest.raises(LedgerBusy, match="sense_route"):
         migrate(database)
 
     with database.read() as connection:
