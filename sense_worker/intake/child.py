@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -93,6 +94,10 @@ def main(index: int, parent: int) -> None:
 
     beat()
     stop_with_parent(stop, parent, beat, settings.heartbeat_s)
+    # A batch makes some ten thousand tuples that die together: the collector's default of 700 would walk them all again
+    # and again. What is loaded by now stays for good, and is not walked at all.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     log().info("intake reads", index=index, consumer=streams.consumer)
     loop.run()
     with contextlib.suppress(RedisError, LedgerBusy):

@@ -131,8 +131,10 @@ class Recorder:
         turned = [one for one in verdicts if isinstance(one, Turned)]
         admitted = [one for one in verdicts if isinstance(one, Admitted)]
         later = [one for one in admitted if first.setdefault(one.facts.event_id, one) is not one]
-        known = self._ports.ledger.insert_events(connection, [_event_record(one) for one in first.values()])
-        new = [one for key, one in first.items() if key not in known]
+        # In key order: two readers that meet on the same keys wait for each other, and do not deadlock.
+        ordered = [first[key] for key in sorted(first)]
+        known = self._ports.ledger.insert_events(connection, [_event_record(one) for one in ordered])
+        new = [one for one in ordered if one.facts.event_id not in known]
         for one in [*(one for key, one in first.items() if key in known), *later]:
             key = one.facts.event_id
             there = known.get(key)
