@@ -322,3 +322,18 @@ def test_two_operators_changing_at_once_lose_nothing(world):
     assert [one.id for one in world.operator.list_principals()] == ["operator", *names]
     assert world.version() == before + 8
     assert len(world.audited()) == 8
+
+
+def test_operators_entering_the_same_at_once_enter_it_once(world):
+    """What is looked at cannot change before it is acted upon: one principal, one line, and no error for the others."""
+    world.forget()
+    operators = [world.acting(world.home / "t-red.session") for _ in range(4)]
+    together = threading.Barrier(4)
+
+    def enter(one: Operator) -> str:
+        together.wait()
+        return one.add_principal("ana").id
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(enter, operators)) == ["ana"] * 4
+    assert world.audited() == [("principal.add", True, "operator", None)]
