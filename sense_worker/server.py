@@ -18,6 +18,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,6 +159,13 @@ class PrivateServer:
                 f"end it with: kill {pid}" if pid else "end it",
             )
         return held
+
+    def release(self, held: int) -> None:
+        """Let go of the data after the server ended; a short folder under /tmp goes with its socket."""
+        if not self.socket.is_relative_to(self.folder):
+            with suppress(OSError):  # a server that was killed left its socket there for the next one
+                self.socket.parent.rmdir()
+        os.close(held)
 
     def argv(self) -> tuple[str, ...]:
         """Return the program and its arguments; nothing is read from a configuration file."""

@@ -71,7 +71,7 @@ def _supervise(settings: Settings, url: str, servers: tuple[Child, ...], told: s
 
 def _server_child(server: PrivateServer, held: ExitStack) -> Child:
     lock = server.prepare()
-    held.callback(os.close, lock)
+    held.callback(server.release, lock)
     return Child(
         "redis",
         server.argv(),

@@ -197,19 +197,22 @@ class TestPrivateServer:
 
     @pytest.mark.parametrize("name", ["x" * 120, "a home", "naïve", "100%", "what?"])
     def test_any_home_has_a_socket(
-        self, tmp_path: Path, program: ServerProgram, started: Callable[..., object], name: str
+        self, tmp_path: Path, program: ServerProgram, started: Callable[..., subprocess.Popen[bytes]], name: str
     ) -> None:
-        """Where the path is too long or would need quoting, a short private folder holds the socket."""
+        """Where the path is too long or would need quoting, a short folder holds the socket, and goes with it."""
         private = PrivateServer(tmp_path / name, program)
-        try:
-            started(private)
-            assert private.socket.is_relative_to("/tmp/")
-            assert len(os.fsencode(private.socket)) <= server.SOCKET_PATH_LIMIT
-            assert stat.S_IMODE(private.socket.parent.stat().st_mode) == 0o700
-            assert (private.folder / "appendonlydir").is_dir()
-        finally:
-            private.socket.unlink(missing_ok=True)
-            private.socket.parent.rmdir()
+        process = started(private)
+        length, mode = len(os.fsencode(private.socket)), stat.S_IMODE(private.socket.parent.stat().st_mode)
+
+        process.terminate()
+        process.wait()
+        private.release(os.dup(0))
+
+        assert private.socket.is_relative_to("/tmp/")
+        assert length <= server.SOCKET_PATH_LIMIT
+        assert mode == 0o700
+        assert (private.folder / "appendonlydir").is_dir()
+        assert not private.socket.parent.exists()
 
     def test_the_longest_path_still_lies_inside(self, tmp_path: Path) -> None:
         """At the limit the socket is in the home, one byte on it is not."""
