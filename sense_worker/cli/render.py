@@ -78,8 +78,7 @@ def moment(micros: int) -> str:
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Write one JSON document of the contract to standard output."""
-    text = json.dumps({"v": JSON_VERSION, **value}, indent=2, allow_nan=False)
-    sys.stdout.write(text.replace("\x7f", "\\u007f") + "\n")  # the one control character that is ASCII to json
+    sys.stdout.write(json.dumps({"v": JSON_VERSION, **value}, indent=2, allow_nan=False) + "\n")
 
 
 def shown(value: Any) -> str:

@@ -45,10 +45,16 @@ def demo(folder, *arguments):
     )
 
 
+def audit_is_whole(home):
+    """Ask the command line about a home."""
+    verify = [sys.executable, "-m", "sense_worker.cli.main", "audit", "verify"]
+    return subprocess.run(verify, env={**os.environ, "HCP_HOME": str(home)}, check=False).returncode == 0
+
+
 @pytest.mark.spec("9.7.sense")
 def test_a_commit_arrives_and_the_ones_without_a_grant_do_not(folder):
-    """Everything the story says happened, as one object, and nothing else is on standard output."""
-    process = demo(folder, "--json")
+    """Everything the story says happened, as one object; `--keep` leaves what happened to be looked at."""
+    process = demo(folder, "--json", "--keep")
     out, err = process.communicate(timeout=100)
 
     assert (process.returncode, err) == (0, "")
@@ -67,6 +73,10 @@ def test_a_commit_arrives_and_the_ones_without_a_grant_do_not(folder):
             assert (route["clause"], outcomes["require_land"]) == ("§9.7.sense", "passed")
             assert outcomes["require_capability"] == "denied: missing sense.enable"
     assert told["revoked"]["explained"]["without"] == {"denied: privacy.land personal": 1}
+    kept = Path(told["kept"]["folder"])
+    assert (kept.parent, (kept / "repository" / ".git").is_dir()) == (folder, True)
+    assert audit_is_whole(kept / "home")
+    shutil.rmtree(kept)
 
 
 def test_what_does_not_happen_fails_the_demo(folder):
@@ -94,25 +104,6 @@ def test_an_interrupt_leaves_nothing_behind(folder):
     process.communicate(timeout=60)
 
     assert process.returncode == 130
-
-
-def test_keep_leaves_the_home_and_the_repository(folder):
-    """`--keep` says where; the home can be asked afterwards."""
-    process = demo(folder, "--json", "--keep")
-    out, _ = process.communicate(timeout=100)
-    kept = Path(json.loads(out)["kept"]["folder"])
-
-    done = subprocess.run(
-        [sys.executable, "-m", "sense_worker.cli.main", "audit", "verify"],
-        env={**os.environ, "HCP_HOME": str(kept / "home")},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-
-    assert (kept.parent, (kept / "repository" / ".git").is_dir()) == (folder, True)
-    assert (done.returncode, done.stderr) == (0, "")
-    shutil.rmtree(kept)
 
 
 def test_outside_a_checkout_the_demo_says_what_it_needs(monkeypatch, tmp_path):
