@@ -127,7 +127,7 @@ def staged(*, keep: bool, on_failure: Callable[[list[str]], None]) -> Iterator[S
                 if stage is not None:
                     stage.stop()
                     if not whole:
-                        on_failure(stage.log_tail())
+                        on_failure([*stage.log_tail(), *([f"kept: {folder}"] if keep else [])])
                 if not keep:
                     shutil.rmtree(folder, ignore_errors=True)
 

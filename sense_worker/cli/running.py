@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runtime_core.errors import HcpError, SettingsError
-from sense_worker.cli import render
+from runtime_core.errors import SettingsError
+from sense_worker.cli import failures, render
 from sense_worker.cli.acting import operator, settings
-from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, example
 
 if TYPE_CHECKING:
@@ -99,9 +98,9 @@ def demo(
     story = Story(silent=json)
     try:
         facts = run_demo(story.tell, render.print_log, pack=pack, keep=keep)
-    except HcpError as error:
+    except Exception as error:
         if json:
-            render.print_json({"ok": False, "error": str(error)})
+            render.print_json({"ok": False, "error": failures.line(error)})
         raise
     if json:
         render.print_json(render.plain(facts))
@@ -133,7 +132,7 @@ def health(*, json: Json = False) -> None:
         verdicts = ({"verdict": "ok" if one.ok else "bad", "name": one.name, "text": one.text} for one in row.findings)
         render.print_table(verdicts, {"": "verdict", "WHAT": "name", "FOUND": "text"}, as_json=False, empty="")
     if not row.ok:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(failures.FAILED)
 
 
 def version(*, json: Json = False) -> None:

@@ -221,14 +221,17 @@ def test_an_unknown_setting_is_a_warning_line(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == "warning: SENSE_INTAKES: unknown setting, ignored; did you mean SENSE_INTAKE?\n"
 
 
-def test_completion_stays_available(capsys):
-    """The shells' completion scripts are printed by the standard option."""
+def test_completion_completes():
+    """What the shells' completion calls answers with the commands of a group."""
+    asked = {"_SENSE_WORKER_COMPLETE": "complete_bash", "COMP_WORDS": "sense-worker grant ", "COMP_CWORD": "2"}
+
     done = subprocess.run(
-        [sys.executable, "-m", "sense_worker.cli.main", "--show-completion", "bash"],
+        [sys.executable, "-c", "from sense_worker.cli.main import main; main()"],
+        env={**os.environ, **asked},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
     )
 
-    assert "complete" in done.stdout or "shell" in done.stderr.lower()
+    assert sorted(done.stdout.split()) == ["add", "list", "revoke"]
