@@ -52,7 +52,11 @@ def test_an_older_key_still_opens_and_rotate_moves_to_the_first():
     assert of(NEW).open(moved) == b"a secret"
 
 
-@pytest.mark.parametrize("token", [of(OLD).seal(b"x"), b"", b"no token", of(NEW).seal(b"x")[:-4]])
+@pytest.mark.parametrize(
+    "token",
+    [of(OLD).seal(b"x"), b"", b"no token", of(NEW).seal(b"x")[:-4]],
+    ids=["of another key", "empty", "no token", "cut"],  # random keys are no names: every test process needs the same
+)
 def test_a_token_no_key_opens_names_the_way_out(token: bytes):
     """Opening and moving fail with one line that says the key is missing."""
     for use in (of(NEW).open, of(NEW).rotate):
@@ -83,7 +87,11 @@ def test_a_printed_vault_shows_no_key():
 
 
 @pytest.mark.case("C11")
-@pytest.mark.parametrize("value", ["x", OLD + ",", f"{OLD},,{NEW}", "A" * 44, f"{OLD},$NEW", OLD[:-2], "é" * 32])
+@pytest.mark.parametrize(
+    "value",
+    ["x", OLD + ",", f"{OLD},,{NEW}", "A" * 44, f"{OLD},$NEW", OLD[:-2], "é" * 32],
+    ids=["short", "comma at the end", "empty entry", "no key", "reference", "cut", "not ASCII"],
+)
 def test_a_wrong_entry_of_the_setting_stops_the_start(value: str):
     """The setting is named and the number of the entry; the value is not."""
     text = refusal(Settings(secret_keys=value))
