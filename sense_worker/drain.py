@@ -15,9 +15,11 @@ from runtime_core import pipeline
 from runtime_core.errors import AuditUnavailable, LedgerBusy, printable
 from sense_worker.attempts import ROUTE_GONE, WORKSPACE_NOT_SERVED, judged, not_served, sink_view, standing_route
 from sense_worker.open_sinks import SINK_MISSING, OpenSink
+from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
 from sense_worker.storage.states import State
+from sinks.declared import CONCURRENCY_LIMIT
 from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
 from sinks.registry import origin
 
@@ -64,7 +66,8 @@ class Drain:
         bell.start(lane)
         ends = time.monotonic() + TURN_S
         in_flight: set[Future[None]] = set()
-        with ThreadPoolExecutor(thread_name_prefix="deliver") as calls:
+        # As many threads as a sink may have calls: a claimed batch that waits for one would outlive its lease.
+        with ThreadPoolExecutor(CONCURRENCY_LIMIT, thread_name_prefix="deliver") as calls:
             while time.monotonic() < ends:
                 work = self.claim(lane)
                 if work is not None:
@@ -76,8 +79,10 @@ class Drain:
                     for future in done:
                         future.result()
                     bell.at_work(lane)
-                elif not bell.wait(lane, linger_s) and not bell.stop(lane):
+                elif work is None and not bell.wait(lane, linger_s) and not bell.stop(lane):
                     return
+        for future in in_flight:
+            future.result()
         bell.stop(lane)
         bell.ring([lane])
 
@@ -115,28 +120,27 @@ class Drain:
     def hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
         """Deliver one judged batch to its sink, record it and settle it where the lease is still ours.
 
-        `claimed_at` is the monotonic moment of the claim. Raises LedgerBusy or AuditUnavailable where the outcome
-        could not be recorded until the lease ran out: another drain then delivers again, under the same id.
+        `claimed_at` is the monotonic moment of the claim. Nothing is done where the call might outlive the lease, and
+        LedgerBusy or AuditUnavailable is raised where the outcome could not be recorded until it ran out: another
+        drain then delivers, under the same id.
         """
-        if time.monotonic() - claimed_at > RECHECK_S:
-            batch = self._judged_again(batch)
+        waited = time.monotonic() - claimed_at
+        if waited > self._ports.lease_slack_s:
+            return
+        if waited > RECHECK_S:
+            batch = self._judged_again(opened, batch)
         outcomes: list[Outcome] = []
-        ready = [one for one in batch if one.attempt.refused is None]
 
         def call(_admitted: Sequence[Attempt]) -> list[str | None]:
-            outcomes.extend(_call_sink(opened, ready))
+            outcomes.extend(_call_sink(opened, batch))
             return [None if isinstance(outcome, Delivered) else outcome.reason for outcome in outcomes]
 
         attempts = pipeline.deliver([one.attempt for one in batch], call)
-        answered = iter(outcomes)
-        ends = claimed_at + opened.traits.deadline_s + self._ports.lease_slack_s
-        closed = [
-            (one.claimed, attempt, next(answered) if attempt.refused is None else None)
-            for one, attempt in zip(batch, attempts, strict=True)
-        ]
-        self._record(closed, ends)
+        closed = list(zip([one.claimed for one in batch], attempts, outcomes, strict=True))
+        if closed:
+            self._record(closed, claimed_at + opened.traits.deadline_s + self._ports.lease_slack_s)
 
-    def _record(self, closed: Sequence[tuple[Claimed, Attempt, Outcome | None]], ends: float) -> None:
+    def _record(self, closed: Sequence[tuple[Claimed, Attempt, Outcome]], ends: float) -> None:
         """Audit, then settle; both may be away for a moment, and there is time until the lease runs out."""
         ports = self._ports
         audited = False
@@ -148,9 +152,9 @@ class Drain:
                     audited = True
                 with ports.database.write() as connection:
                     now = ports.database.now(connection)
+                    self._stop_sink(connection, closed, now)
                     settlements = [self._settlement(*one, now) for one in closed]
                     ports.ledger.settle(connection, settlements, now, self._by)
-                    self._stop_sink(connection, closed, now)
                 ports.anchor_rotated()
             except (AuditUnavailable, LedgerBusy):
                 if time.monotonic() + pause > ends:
@@ -160,9 +164,7 @@ class Drain:
             else:
                 return
 
-    def _settlement(self, claimed: Claimed, attempt: Attempt, outcome: Outcome | None, now: int) -> Settlement:
-        if attempt.refused is not None:
-            return _denied(claimed, attempt)
+    def _settlement(self, claimed: Claimed, attempt: Attempt, outcome: Outcome, now: int) -> Settlement:
         digest = _digest(attempt)
         grant = None if attempt.grant is None else attempt.grant.id
         match outcome:
@@ -179,7 +181,7 @@ class Drain:
         raise AssertionError(outcome)
 
     def _stop_sink(
-        self, connection: sa.Connection, closed: Sequence[tuple[Claimed, Attempt, Outcome | None]], now: int
+        self, connection: sa.Connection, closed: Sequence[tuple[Claimed, Attempt, Outcome]], now: int
     ) -> None:
         """A sink that says stop is disabled; its other deliveries are held until an operator resumes it."""
         for claimed, _, outcome in closed:
@@ -235,20 +237,26 @@ class Drain:
             return Settlement(claimed, State.HELD, WORKSPACE_NOT_SERVED, "sink", due_at=due, give_back=True)
         return None
 
-    def _judged_again(self, batch: Sequence[Judged]) -> Sequence[Judged]:
-        """Read the authority versions once more; where one moved, judge against the new rows."""
+    def _judged_again(self, opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Judged]:
+        """Read the authority's version once more; where it moved, judge by the new rows, the sink's own among them."""
         ports = self._ports
+        first = batch[0]
+        tenant, _, name = first.claimed.lane.partition("/")
         with ports.database.read() as connection:
+            authority = ports.authorities.current(connection, [tenant])[tenant]
+        if authority.version == first.attempt.authority.version:
+            return batch
+        claims = [one.claimed for one in batch]
+        with ports.database.write() as connection:
             now = ports.database.now(connection)
-            authorities = ports.authorities.current(connection, {one.claimed.tenant for one in batch})
-        again = []
-        for one in batch:
-            authority = authorities[one.claimed.tenant]
-            if authority is one.attempt.authority:
-                again.append(one)
-            else:
-                again.append(judged(authority, one.claimed, one.attempt.route, now))
-        return again
+            authority = ports.authorities.locked(connection, [tenant])[tenant]
+            sink = authority.sink(name)
+            held = SINK_MISSING if sink is None else sink.held
+            if sink is not None and held is None:
+                return self._judge(connection, authority, sink, opened, claims, now)
+            settlements = [Settlement(one, State.HELD, held, "sink", due_at=NEVER, give_back=True) for one in claims]
+            ports.ledger.settle(connection, settlements, now, self._by)
+            return []
 
 
 def _call_sink(opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Outcome]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from runtime_core.errors import LedgerBusy
 from sense_worker.storage.anchors import keep_anchor
 
 if TYPE_CHECKING:
@@ -37,8 +39,16 @@ class Ports:
     chain: str
 
     def anchor_rotated(self) -> None:
-        """Anchor the heads of finished audit files (DESIGN §9). Not while appending: that is inside a transaction."""
-        while self.rotated:
-            with self.database.write() as connection:
-                keep_anchor(self.ledger.rows(connection), self.chain, self.rotated[0], self.database.now(connection))
-            self.rotated.popleft()
+        """Anchor the heads of finished audit files (DESIGN §9). Not while appending: that is inside a transaction.
+
+        What cannot be anchored now is at the next call: the transaction before this one stands, and is not undone.
+        """
+        with contextlib.suppress(IndexError):  # threads share the deque
+            while True:
+                head = self.rotated.popleft()
+                try:
+                    with self.database.write() as connection:
+                        keep_anchor(self.ledger.rows(connection), self.chain, head, self.database.now(connection))
+                except LedgerBusy:
+                    self.rotated.appendleft(head)
+                    return
