@@ -5,7 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from typing import TYPE_CHECKING, NamedTuple
+
+from runtime_core.errors import HcpError
+from sense_worker.logs import log
+from sinks.registry import origin
 
 if TYPE_CHECKING:
     from runtime_core.authority import Authority
@@ -14,8 +19,9 @@ if TYPE_CHECKING:
     from sinks.protocol import Sink
     from sinks.registry import Registry, Traits
 
-
 SINK_MISSING = "sink missing"
+REOPEN_S = 10.0
+"""A sink that could not be opened is tried again after this: what it wants may be there again, and no row tells."""
 
 
 class OpenSink(NamedTuple):
@@ -29,6 +35,13 @@ class _Kept(NamedTuple):
     version: int
     row: tuple[str, bytes]
     opened: OpenSink | str
+    at: float
+    """When it was opened, by this process's monotonic clock."""
+
+    @property
+    def sound(self) -> bool:
+        """Whether it is open, or failed so lately that it is not tried again yet."""
+        return isinstance(self.opened, OpenSink) or time.monotonic() - self.at < REOPEN_S
 
 
 class OpenSinks:
@@ -49,6 +62,9 @@ class OpenSinks:
             self._kept, self._pid = {}, os.getpid()
         at = (authority.tenant, name)
         kept = self._kept.get(at)
+        if kept is not None and not kept.sound:
+            self._drop(at)
+            kept = None
         if kept is not None and kept.version == authority.version:
             return kept.opened
         found = rows.query("SELECT kind, options FROM sense_sink WHERE tenant = ? AND name = ?", at)
@@ -58,7 +74,7 @@ class OpenSinks:
         row = (str(found[0][0]), bytes(found[0][1]))
         if kept is None or kept.row != row:
             self._drop(at)
-            kept = _Kept(authority.version, row, self._open(name, *row))
+            kept = _Kept(authority.version, row, self._open(name, *row), time.monotonic())
         self._kept[at] = kept._replace(version=authority.version)
         return kept.opened
 
@@ -76,7 +92,10 @@ class OpenSinks:
             sink = self._registry.build(kind, name, options)
             sink.open()
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything; its deliveries wait, nothing is lost
-            return f"sink cannot be opened: {type(error).__name__}"
+            # Only our own texts are known to hold no secret (C53).
+            why = str(error) if isinstance(error, HcpError) else f"{type(error).__name__}, {origin(error)}"
+            log().warning("sink cannot be opened", sink=name, kind=kind, error=why)
+            return f"sink cannot be opened: {why}"
         return OpenSink(sink, traits)
 
     def _drop(self, at: tuple[str, str]) -> None:
