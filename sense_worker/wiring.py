@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from runtime_core.audit_chain import ChainedAudit
-from runtime_core.errors import AuditUnavailable, LedgerBusy, SettingsError
+from runtime_core.errors import HcpError, SettingsError
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.logs import log
@@ -122,6 +122,6 @@ class DrainProcess:
             self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
         try:
             self._drain.run(lane, self._bell, self._settings.linger_s)
-        except (LedgerBusy, AuditUnavailable, RedisError) as error:
+        except (HcpError, RedisError) as error:
             # Nothing is lost: rows claimed are taken over when their lease runs out, and the sweep rings again.
             log().warning("drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")

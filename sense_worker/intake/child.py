@@ -82,7 +82,6 @@ def main(index: int, parent: int) -> None:
         reclaim_s=settings.reclaim_s,
         crash_limit=settings.crash_limit,
         batch_bytes=settings.batch_bytes,
-        lease_slack_s=settings.lease_slack_s,
     )
     heart = Streams(redis_client(settings), alive_s=alive_s, block_ms=1, batch_entries=1)
     heart.consumer = streams.consumer

@@ -1,8 +1,8 @@
 """The intake loop: read → record → acknowledge → hand over, one batch a turn (DESIGN §6.1).
 
 An entry leaves the stream only after the transaction that recorded it, or its refusal, has committed. Whatever keeps
-that from happening (database locked, audit full, Redis away) keeps the batch in hand and tries again; nothing new is
-read meanwhile, and health says why.
+that from happening (database locked, audit full, a key missing, Redis away) keeps the batch in hand and tries again;
+nothing new is read meanwhile, and health says why.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from runtime_core.errors import AuditUnavailable, LedgerBusy
+from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
 from sense_worker.logs import log
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TENANTS_EVERY_S = 1.0
 PAUSE_CEILING_S = 2.0
 """Longest pause between two tries: after Redis or the database is back, work resumes within it."""
+_STATES: dict[type[HcpError], str] = {AuditUnavailable: "audit unavailable", LedgerBusy: "ledger busy"}
 
 
 class IntakeLoop:
@@ -48,7 +49,6 @@ class IntakeLoop:
         reclaim_s: float,
         crash_limit: int,
         batch_bytes: int,
-        lease_slack_s: float,
     ) -> None:
         self._streams = streams
         self._recorder = recorder
@@ -60,7 +60,6 @@ class IntakeLoop:
         self._reclaim_s = reclaim_s
         self._crash_limit = crash_limit
         self._batch_bytes = batch_bytes
-        self._lease_slack_s = lease_slack_s
         self._tenants: Sequence[str] = ()
         self._tenants_at = -TENANTS_EVERY_S
         self._reclaim_at = 0.0
@@ -170,8 +169,8 @@ class IntakeLoop:
             self.ticked_at = time.monotonic()
             try:
                 return work()
-            except (LedgerBusy, AuditUnavailable) as error:
-                state = "audit unavailable" if isinstance(error, AuditUnavailable) else "ledger busy"
+            except HcpError as error:  # a fault of this installation, never of an entry
+                state = _STATES.get(type(error), f"{error.place}: {error.reason}")
                 if said != state and pause > 0.1:  # noqa: PLR2004 - a lock of a moment is no news
                     said = state
                     log().warning(state, error=str(error))
@@ -191,11 +190,9 @@ class IntakeLoop:
 
     def _hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
         """Hand over what was born under this process's lease; where that fails the lease runs out and a drain does."""
-        if time.monotonic() - claimed_at > self._lease_slack_s:
-            return  # too late to be sure of the lease
         try:
             self._drain.hand_over(opened, batch, claimed_at)
-        except (LedgerBusy, AuditUnavailable) as error:
+        except HcpError as error:
             log().warning("hand-over not settled", error=str(error))
 
     def _acknowledge(self, entries: Sequence[StreamEntry]) -> None:
