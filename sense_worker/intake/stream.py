@@ -26,6 +26,13 @@ GROUP = "sense"
 RECLAIM_LOCK = "sense:reclaim"
 RECLAIM_PAGE = 100
 """Entries taken over in one turn: each then runs alone, so a turn stays well under a second."""
+FORGET = """
+if redis.call('EXISTS', KEYS[2]) == 0 and #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) == 0 then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
+end
+"""
+"""Forget a reader that is dead and has nothing pending, in one step: with a consumer goes its pending list, so one that
+was only stopped for a while and reads again in between would lose its entries."""
 READ_CEILING = 2_000
 """Entries one read may bring over all streams: COUNT counts per stream."""
 
@@ -38,7 +45,7 @@ class StreamEntry(NamedTuple):
     id: str
     fields: dict[bytes, bytes] | None
     deliveries: int
-    """How often it was handed to a reader, this time included; above 1 it runs alone (DESIGN §6.5)."""
+    """How often it was handed to a reader, this time included; above 1 it may have a mark (see `mark_alone`)."""
 
     @property
     def micros(self) -> int:
@@ -65,7 +72,7 @@ class Streams:
 
     def keep_alive(self) -> None:
         """Say that this reader lives; to be called at least three times per `alive_s`."""
-        self._redis.set(f"sense:alive:{self.consumer}", b"1", px=self._alive_ms)
+        self._redis.set(_alive_key(self.consumer), b"1", px=self._alive_ms)
 
     def micros(self) -> int:
         """Return Redis's clock, in microseconds."""
@@ -86,7 +93,8 @@ class Streams:
 
     def read_own(self, tenants: Sequence[str]) -> list[StreamEntry]:
         """Return what is pending under this reader's own name: after a lost reply that is all it never saw."""
-        return self._read(tenants, "0", self._batch_entries, None)
+        found = self._read(tenants, "0", self._batch_entries, None)
+        return [entry._replace(deliveries=2) for entry in found]  # one taken over may have its mark still
 
     def _read(self, tenants: Sequence[str], after: str, count: int, block: int | None) -> list[StreamEntry]:
         streams = {stream_of(tenant): tenant for tenant in tenants}
@@ -144,7 +152,7 @@ class Streams:
             stream = stream_of(tenant)
             for consumer, pending in self._dead_consumers(stream):
                 if pending == 0:
-                    self._redis.xgroup_delconsumer(stream, GROUP, consumer)
+                    self._redis.eval(FORGET, 2, stream, _alive_key(consumer), GROUP, consumer)
                 elif len(taken) < RECLAIM_PAGE:
                     taken += self._take_from(tenant, stream, consumer, RECLAIM_PAGE - len(taken))
         if len(taken) >= RECLAIM_PAGE:
@@ -153,7 +161,7 @@ class Streams:
 
     def retire(self, tenants: Sequence[str]) -> None:
         """Leave in order: the alive key goes, so others take over at once what this reader leaves pending."""
-        self._redis.delete(f"sense:alive:{self.consumer}")
+        self._redis.delete(_alive_key(self.consumer))
         for tenant in tenants:
             stream = stream_of(tenant)
             mine = [pending for name, pending in self._consumers(stream) if name == self.consumer]
@@ -184,7 +192,7 @@ class Streams:
         others = [(name, pending) for name, pending in self._consumers(stream) if name != self.consumer]
         if not others:
             return []
-        alive = cast("list[bytes | None]", self._redis.mget([f"sense:alive:{name}" for name, _ in others]))
+        alive = cast("list[bytes | None]", self._redis.mget([_alive_key(name) for name, _ in others]))
         return [other for other, key in zip(others, alive, strict=True) if key is None]
 
     def _consumers(self, stream: str) -> list[tuple[str, int]]:
@@ -204,6 +212,10 @@ class Streams:
                 if "BUSYGROUP" not in str(error):
                     raise
             self._groups.add(stream)
+
+
+def _alive_key(consumer: str) -> str:
+    return f"sense:alive:{consumer}"
 
 
 def _alone_key(stream: str) -> str:

@@ -235,3 +235,38 @@ def test_only_marks_that_stayed_count_as_deaths(client):
     streams.unmark_alone(entry)
     assert streams.mark_alone(entry) == 0
     assert streams.mark_alone(entry) == 1
+
+
+def test_a_mark_that_redis_being_away_left_goes_with_the_entry(client):
+    """An entry marked alone and read again after a lost reply leaves no mark when it is acknowledged."""
+    fill(client, "t-red", 1)
+    streams = reader(client)
+    (entry,) = streams.read(["t-red"])
+    streams.mark_alone(entry)
+
+    streams.acknowledge(streams.read_own(["t-red"]))
+
+    assert client.hgetall(f"{STREAM}:alone") == {}
+
+
+@pytest.mark.parametrize("wakes", ["reads", "lives"])
+def test_a_reader_that_wakes_while_it_is_forgotten_loses_nothing(client, monkeypatch, wakes):
+    """A reader that was stopped looks dead; what it reads before it is forgotten stays pending under its name."""
+    fill(client, "t-red", 1)
+    sleeper = reader(client)
+    sleeper.read_own(["t-red"])
+    client.xgroup_createconsumer(STREAM, GROUP, sleeper.consumer)
+    die(client, sleeper)
+    other = reader(client)
+    dead = other._dead_consumers(STREAM)
+    assert dead == [(sleeper.consumer, 0)]
+    monkeypatch.setattr(other, "_dead_consumers", lambda _: dead)
+    if wakes == "lives":
+        sleeper.keep_alive()
+    read = sleeper.read(["t-red"]) if wakes == "reads" else []
+
+    other.take_over(["t-red"], 5)
+
+    names = [row["name"].decode() for row in client.xinfo_consumers(STREAM, GROUP)]
+    assert sleeper.consumer in names
+    assert client.xpending(STREAM, GROUP)["pending"] == len(read)
