@@ -20,7 +20,7 @@ from sense_worker.intake.child import stop_on_signals, stop_with_parent
 from sense_worker.logs import configure, log
 from sense_worker.settings import Settings
 from sense_worker.storage.anchors import keep_anchor
-from sense_worker.wiring import build_ports, chain_name, redis_client
+from sense_worker.wiring import build_ports, redis_client
 
 if TYPE_CHECKING:
     import threading
@@ -97,7 +97,7 @@ class Sweep:
         if head.seq not in (0, self._anchored):
             with self._ports.database.write() as connection:
                 rows = self._ports.ledger.rows(connection)
-                keep_anchor(rows, chain_name(self._settings), head, self._ports.database.now(connection))
+                keep_anchor(rows, self._ports.chain, head, self._ports.database.now(connection))
             self._anchored = head.seq
 
     def prune(self) -> int:
