@@ -49,6 +49,7 @@ def _event(row: Mapping[str, Any]) -> Iterator[str]:
 def _route(route: Mapping[str, Any]) -> Iterator[str]:
     yield f"{route['owner']} -> {route['sink']}: {route['state']}"
     yield f"  delivery     {route['delivery_id']}"
+    clause = f" [{route['clause']}]" if route["clause"] else ""
     by_outcome: dict[str, list[str]] = {}
     for step in route["steps"]:
         by_outcome.setdefault(step["outcome"], []).append(step["name"])
@@ -56,12 +57,12 @@ def _route(route: Mapping[str, Any]) -> Iterator[str]:
         if outcome in {_PASSED, _NOT_REACHED, _WAITS}:
             yield f"  {outcome:<11}  {', '.join(names)}"
         else:
-            clause = f" [{route['clause']}]" if route["clause"] else ""
-            yield f"  ended at     {', '.join(names)}: {outcome}{clause}"
+            decided = "" if route["grant_id"] else clause  # of a refusal; with a grant the clause is the grant's
+            yield f"  ended at     {', '.join(names)}: {outcome}{decided}"
     if route["text"] and route["text"] not in by_outcome:
         yield f"  because      {route['text']}"
     if route["grant_id"]:
-        yield f"  grant        {route['grant_id']}"
+        yield f"  grant        {route['grant_id']}{clause}"
     if route["digest"]:
         yield f"  pack digest  {route['digest']}"
     if route["due_at"]:

@@ -34,10 +34,11 @@ def publish(
     ] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="What it is about, at most 256 characters.")] = None,
     message_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The same id again is the same event. Default: a new one.")
+        str | None,
+        typer.Option("--id", metavar="ID", help="The same id and body again are the same event. Default: a new id."),
     ] = None,
     occurred_at: Annotated[
-        str | None, typer.Option("--occurred-at", metavar="RFC3339", help="With a zone. Default: now.")
+        str | None, typer.Option("--occurred-at", metavar="RFC3339", help="With a zone. Default: now, so another body.")
     ] = None,
     confirm: Annotated[
         Literal["accepted", "ledger"], typer.Option("--confirm", help="ledger: wait until the event is in the ledger.")

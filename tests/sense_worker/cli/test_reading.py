@@ -116,7 +116,7 @@ def test_explain_an_event(ledger):
         "ana -> inbox: delivered",
         f"  delivery     {EVENT_ID}.{ROUTES[0]}",
         f"  passed       {', '.join(STEPS)}",
-        "  grant        grt_1",
+        "  grant        grt_1 [§9.4.4]",
         "  pack digest  d1",
         "",
         "ana -> log: denied",
