@@ -6,6 +6,7 @@ Messages are acknowledged early: on the Redis broker a late acknowledgement kill
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
@@ -72,6 +73,15 @@ def run_worker(settings: Settings) -> None:
     app = make_app(settings)
     app.steps["worker"].add(IntakeStep)
     signals.setup_logging.connect(lambda **_: configure(settings), weak=False)
+    # Its warning about root is of messages that run code; ours are JSON and name a lane.
+    warnings.filterwarnings("ignore", message="You're running the worker with superuser privileges")
     app.worker_main(
-        ["worker", "--without-gossip", "--without-mingle", "--without-heartbeat", f"--loglevel={settings.log_level}"]
+        [
+            "--quiet",
+            "worker",
+            "--without-gossip",
+            "--without-mingle",
+            "--without-heartbeat",
+            f"--loglevel={settings.log_level}",
+        ]
     )

@@ -1,4 +1,8 @@
-"""Ringing lanes from a process that is no worker, such as the command line: best effort, the sweep makes up for it."""
+"""Sending a lane's Celery message from a process that is no Celery worker: readers, sweep, command line.
+
+Best effort: a message that cannot be sent is made up for by the sweep. Celery is loaded when the first one is sent:
+it costs a reader a third of its start, and most readers never ring.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,33 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
+from sense_worker.doorbell import Doorbell
 from sense_worker.up_file import discover_redis_url
+from sense_worker.wiring import redis_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from celery import Celery
+
     from sense_worker.settings import Settings
+
+
+def sender(settings: Settings) -> Callable[[str], None]:
+    """Return the function that sends the message for a lane; it never raises for a broker that is away."""
+    apps: list[Celery] = []
+
+    def send(lane: str) -> None:
+        from kombu.exceptions import OperationalError
+
+        from sense_worker.app import make_app, send_drain
+
+        if not apps:
+            apps.append(make_app(settings))
+        with contextlib.suppress(OperationalError, RedisError):
+            send_drain(apps[0])(lane)
+
+    return send
 
 
 def ring_by(settings: Settings) -> Callable[[Iterable[str]], None]:
@@ -22,14 +47,8 @@ def ring_by(settings: Settings) -> Callable[[Iterable[str]], None]:
         url = discover_redis_url(settings)
         if url is None:
             return
-        from kombu.exceptions import OperationalError
-
-        from sense_worker.app import make_app, send_drain
-        from sense_worker.doorbell import Doorbell
-        from sense_worker.wiring import redis_client
-
         named = settings.model_copy(update={"redis_url": url})
-        with contextlib.suppress(RedisError, OperationalError), redis_client(named) as client:
-            Doorbell(client, send_drain(make_app(named))).ring(lanes)
+        with contextlib.suppress(RedisError), redis_client(named) as client:
+            Doorbell(client, sender(named)).ring(lanes)
 
     return ring

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from runtime_core.errors import AuditUnavailable, LedgerBusy
-from sense_worker.app import make_app, send_drain
 from sense_worker.doorbell import Doorbell
 from sense_worker.intake.child import stop_on_signals, stop_with_parent
 from sense_worker.logs import configure, log
+from sense_worker.ring import sender
 from sense_worker.settings import Settings
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.wiring import build_ports, redis_client
@@ -122,8 +122,7 @@ def main(_index: int, parent: int) -> None:
     stop = stop_on_signals()
     ports = build_ports(settings)
     stop_with_parent(stop, parent, lambda: None, 1.0)
-    app = make_app(settings)
-    Sweep(ports, redis_client(settings), Doorbell(redis_client(settings), send_drain(app)), settings).run(stop)
+    Sweep(ports, redis_client(settings), Doorbell(redis_client(settings), sender(settings)), settings).run(stop)
     ports.database.dispose()
 
 

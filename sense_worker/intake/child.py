@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from runtime_core.errors import LedgerBusy
-from sense_worker.app import make_app, send_drain
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.intake.health import Pulse
@@ -22,6 +21,7 @@ from sense_worker.intake.loop import IntakeLoop
 from sense_worker.intake.record import Recorder
 from sense_worker.intake.stream import Streams
 from sense_worker.logs import configure, log
+from sense_worker.ring import sender
 from sense_worker.settings import Settings
 from sense_worker.wiring import build_ports, redis_client
 
@@ -61,7 +61,6 @@ def main(index: int, parent: int) -> None:
     configure(settings)
     stop = stop_on_signals()
     ports = build_ports(settings)
-    app = make_app(settings)
     reader = redis_client(settings, block_s=settings.block_ms / 1000)
     alive_s = 3 * settings.heartbeat_s
     streams = Streams(reader, alive_s=alive_s, block_ms=settings.block_ms, batch_entries=settings.batch_entries)
@@ -75,7 +74,7 @@ def main(index: int, parent: int) -> None:
         streams,
         Recorder(ports),
         Drain(ports, by="intake"),
-        Doorbell(redis_client(settings), send_drain(app)),
+        Doorbell(redis_client(settings), sender(settings)),
         pulse,
         tenants,
         stop,
