@@ -200,6 +200,13 @@ SENSE_REFUSALS: tuple[Refusal, ...] = (
     MISSING_SENSE_ENABLE,
 )
 
+# Why a delivery waits or ends without a step that refused it (DESIGN §6): no clause decides these.
+SINK_MISSING = "sink missing"
+SINK_PAUSED = "sink paused"
+SINK_DISABLED = "sink disabled: {}"
+WORKSPACE_NOT_SERVED = "workspace not served by this worker"
+ROUTE_GONE = "route removed or expired"
+
 REQUIRES_OPERATOR = Refusal("denied: requires an operator", "authenticate", "9.1.2")
 MISSING_PACK_INSTALL = Refusal("denied: missing pack.install", "install", "9.7.install")
 INSTALL_REFUSALS: tuple[Refusal, ...] = (CONTROL_PLANE, MISSING_PACK_INSTALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.event import delivery_id
@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from runtime_core.authority import Authority
     from runtime_core.identity import Micros, Route, Sink
     from sense_worker.storage.records import Claimed
-
-ROUTE_GONE = "route removed or expired"
-WORKSPACE_NOT_SERVED = "workspace not served by this worker"
 
 
 class Judged(NamedTuple):
@@ -44,7 +41,8 @@ def not_served(authority: Authority, sink: Sink, activation_id: str) -> bool:
     if not sink.workspace:
         return False
     activation = authority.activation(activation_id)
-    return activation is not None and activation.workspace is not None and not Path(activation.workspace).is_dir()
+    # Not Path.is_dir: it raises where the folder may not be looked at, or its name is too long here.
+    return activation is not None and activation.workspace is not None and not os.path.isdir(activation.workspace)  # noqa: PTH112
 
 
 def sink_view(one: Judged) -> Delivery:

@@ -12,9 +12,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core import pipeline
-from runtime_core.errors import AuditUnavailable, LedgerBusy, printable
-from sense_worker.attempts import ROUTE_GONE, WORKSPACE_NOT_SERVED, judged, not_served, sink_view, standing_route
-from sense_worker.open_sinks import SINK_MISSING, OpenSink
+from runtime_core.errors import (
+    ROUTE_GONE,
+    SINK_MISSING,
+    WORKSPACE_NOT_SERVED,
+    AuditUnavailable,
+    LedgerBusy,
+    printable,
+)
+from sense_worker.attempts import judged, not_served, sink_view, standing_route
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from runtime_core.pipeline import Attempt
     from sense_worker.attempts import Judged
     from sense_worker.doorbell import Doorbell
+    from sense_worker.open_sinks import OpenSink
     from sense_worker.ports import Ports
     from sense_worker.storage.records import Claimed
     from sinks.protocol import Outcome

@@ -8,7 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from runtime_core.errors import HcpError
+from runtime_core.errors import SINK_MISSING, HcpError
 from sense_worker.logs import log
 from sinks.registry import origin
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sinks.protocol import Sink
     from sinks.registry import Registry, Traits
 
-SINK_MISSING = "sink missing"
 REOPEN_S = 10.0
 """A sink that could not be opened is tried again after this: what it wants may be there again, and no row tells."""
 

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from runtime_core import pipeline
 from runtime_core.audit import AuditRecord
-from sense_worker.attempts import WORKSPACE_NOT_SERVED, Judged, judged, not_served, sink_view
+from runtime_core.errors import SINK_MISSING, WORKSPACE_NOT_SERVED
+from sense_worker.attempts import Judged, judged, not_served, sink_view
 from sense_worker.drain import WORKSPACE_RECHECK_S
 from sense_worker.intake.dead import dead_record
 from sense_worker.intake.door import Admitted, Turned, admit
-from sense_worker.open_sinks import SINK_MISSING, OpenSink
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Claimed, DeliveryRecord, EventRecord
 from sense_worker.storage.states import SETTLED, State
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runtime_core.authority import Authority
     from runtime_core.identity import Route
     from sense_worker.intake.stream import StreamEntry
+    from sense_worker.open_sinks import OpenSink
     from sense_worker.ports import Ports
     from sense_worker.storage.ledger import Known
     from sinks.protocol import Delivery, TransactionalSink

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
-from runtime_core.errors import NotFound, PackError
+from runtime_core.errors import SINK_DISABLED, SINK_MISSING, SINK_PAUSED, NotFound, PackError
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
 from runtime_core.pack import PackRevision, read_pack
@@ -193,11 +193,11 @@ class SqlAuthoritySource:
         traits = self._kinds.traits(row.kind, json.loads(self._vault.open(row.options)))
         held = None
         if traits is None:
-            held = "sink missing"
+            held = SINK_MISSING
         elif row.disabled_at is not None:
-            held = f"sink disabled: {row.disabled_reason}"
+            held = SINK_DISABLED.format(row.disabled_reason)
         elif row.paused_at is not None:
-            held = "sink paused"
+            held = SINK_PAUSED
         if traits is None:
             return Sink(tenant, name, row.kind, row.audience, row.audience_id, False, False, held, ())
         shape = (traits.partitioned, traits.workspace, held, traits.lands)

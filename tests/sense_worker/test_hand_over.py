@@ -131,3 +131,15 @@ def test_a_hand_over_that_might_outlive_its_lease_is_left_to_another_drain(bench
 
     assert states(bench) == [("delivering", 1, None, 1)]
     assert Wide.taken == []
+
+
+def test_a_workspace_that_cannot_be_looked_at_is_one_that_is_not_served(bench):
+    """A folder whose name this file system does not take holds the delivery; it breaks no batch."""
+    bench.rows.sink("files", "jsonl", {"workspace": True})
+    bench.rows.grant("ana", "saved_item")
+    bench.rows.route("ana", "saved_item", "files")
+    bench.rows.change(tables.ActivationRow, {"id": "a-ana"}, workspace=f"/{'x' * 300}")
+
+    bench.record(bench.entry("saved_item"))
+
+    assert states(bench) == [("held", 0, "workspace not served by this worker", 1)]
