@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from redis.exceptions import ResponseError
 
 from runtime_core.errors import printable
+from sense_worker.intake.health import HEALTH_KEY
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ class Streams:
             for consumer, pending in self._dead_consumers(stream):
                 if pending == 0:
                     self._redis.eval(FORGET, 2, stream, _alive_key(consumer), GROUP, consumer)
+                    self._redis.hdel(HEALTH_KEY, consumer)
                 elif len(taken) < RECLAIM_PAGE:
                     taken += self._take_from(tenant, stream, consumer, RECLAIM_PAGE - len(taken))
         if len(taken) >= RECLAIM_PAGE:

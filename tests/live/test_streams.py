@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
+from sense_worker.intake.health import HEALTH_KEY, Pulse
 from sense_worker.intake.stream import GROUP, RECLAIM_LOCK, StreamEntry, Streams
 from sense_worker.wire import stream_of
 
@@ -270,3 +271,17 @@ def test_a_reader_that_wakes_while_it_is_forgotten_loses_nothing(client, monkeyp
     names = [row["name"].decode() for row in client.xinfo_consumers(STREAM, GROUP)]
     assert sleeper.consumer in names
     assert client.xpending(STREAM, GROUP)["pending"] == len(read)
+
+
+def test_what_a_dead_reader_said_of_itself_is_forgotten_with_it(client):
+    """The health hash keeps no field of a reader that was killed."""
+    fill(client, "t-red", 1)
+    dead, other = reader(client), reader(client)
+    dead.acknowledge(dead.read(["t-red"]))
+    Pulse(client, dead.consumer).write(1, "ok")
+    Pulse(client, other.consumer).write(1, "ok")
+    die(client, dead)
+
+    other.take_over(["t-red"], 5)
+
+    assert client.hkeys(HEALTH_KEY) == [other.consumer.encode()]
