@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from runtime_core.errors import LedgerBusy, SettingsError
 
@@ -55,7 +56,8 @@ class Database:
         self.kind: Literal["sqlite", "postgresql"] = "sqlite" if backend == "sqlite" else "postgresql"
         self.url = parsed
         try:
-            self.engine = sa.create_engine(parsed, **options)
+            # An error that reaches a log names the statement, not its values (C53).
+            self.engine = sa.create_engine(parsed, hide_parameters=True, **options)
         except (ModuleNotFoundError, NoSuchModuleError):
             raise SettingsError(
                 "SENSE_DATABASE_URL", "the PostgreSQL driver is not installed", "pip install 'sense-worker[postgres]'"
@@ -99,6 +101,8 @@ class Database:
         """Map the driver's errors, raised through SQLAlchemy or by a bare cursor (`Rows`)."""
         try:
             yield
+        except PoolTimeout as error:
+            raise LedgerBusy("database", "no connection is free", "it is tried again") from error
         except (DBAPIError, self._driver.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             content = isinstance(cause, self._driver.DataError | self._driver.IntegrityError)

@@ -28,6 +28,25 @@ def tenants(database: Database) -> list[str]:
         return list(connection.scalars(sa.select(TENANT.c.id).order_by(TENANT.c.id)))
 
 
+def test_a_pool_without_a_free_connection_is_busy(one_connection):
+    """Waiting for a connection in vain is a fault of the moment, and is told as one."""
+    pool = one_connection.engine.pool
+    pool._timeout = 0.01
+
+    with one_connection.read(), pytest.raises(LedgerBusy, match="no connection is free"), one_connection.read():
+        pass
+
+
+def test_an_error_does_not_tell_values(database):
+    """What a log shows of a statement that failed holds none of its values."""
+    add(database, "t-red")
+
+    with pytest.raises(IntegrityError) as caught:
+        add(database, "t-red")
+
+    assert "parameters hidden" in str(caught.value)
+
+
 @pytest.fixture
 def one_connection(postgresql_url: str) -> Iterator[Database]:
     """A database whose pool has a single connection: whatever breaks it breaks what comes next."""
