@@ -74,6 +74,7 @@ def bare(tmp_path, monkeypatch, capsys) -> Cli:
     """A command line on a home that does not exist yet."""
     for name in [name for name in os.environ if name.startswith("SENSE_")]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)  # pytest-xdist sets it, and a table of 80 columns folds
     monkeypatch.setenv("HCP_HOME", str(tmp_path / "home"))
     return Cli(tmp_path / "home", capsys)
 
