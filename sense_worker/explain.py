@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from sense_worker.storage.engine import Database
 
 STEPS = tuple(step.__name__ for step in SENSE_STEPS)
-PASSED, NOT_REACHED, WAITS = "passed", "not reached", "waits"
+PASSED, NOT_REACHED, WAITS, RECORDED = "passed", "not reached", "waits", "recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of §9.5 for one route: `passed`, `waits`, `not reached`, or the exact text that ended it."""
+    """One step of §9.5 for one route: `passed`, `waits`, `not reached`, the exact text that ended it; audit: `recorded`."""
 
     name: str
     outcome: str
@@ -218,14 +218,13 @@ def _clause(text: str | None, grant: object) -> str | None:
 def _steps(state: str, step: str | None, text: str | None) -> tuple[Step, ...]:
     """Tell the steps of §9.5 apart: those that passed, the one that ended or holds it, those not reached."""
     if state == State.DELIVERED:
-        return tuple(Step(name, PASSED) for name in STEPS)
+        return (*(Step(name, PASSED) for name in STEPS[:-1]), Step(STEPS[-1], RECORDED))
     if state in (State.PENDING, State.DELIVERING, State.CANCELLED) or step not in STEPS:
         return tuple(Step(name, WAITS if state == State.DELIVERING else NOT_REACHED) for name in STEPS)
     at = STEPS.index(step)
-    return tuple(
-        Step(name, PASSED if index < at else (text or WAITS) if index == at else NOT_REACHED)
-        for index, name in enumerate(STEPS)
-    )
+    outcomes = [PASSED] * at + [text or WAITS] + [NOT_REACHED] * (len(STEPS) - at - 1)
+    outcomes[-1] = RECORDED  # every decision is a line of the audit, a refusal too (§9.6.3)
+    return tuple(Step(name, outcome) for name, outcome in zip(STEPS, outcomes, strict=True))
 
 
 def _refused(rows: Rows, tenant: str, asked: str) -> Explanation:

@@ -9,7 +9,7 @@ from sense_worker.cli.render import cell
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-_PASSED, _NOT_REACHED, _WAITS = "passed", "not reached", "waits"
+_PLAIN = {"passed", "not reached", "waits", "recorded"}
 
 
 def told(row: Mapping[str, Any]) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _route(route: Mapping[str, Any]) -> Iterator[str]:
     for step in route["steps"]:
         by_outcome.setdefault(step["outcome"], []).append(step["name"])
     for outcome, names in by_outcome.items():
-        if outcome in {_PASSED, _NOT_REACHED, _WAITS}:
+        if outcome in _PLAIN:
             yield f"  {outcome:<11}  {', '.join(names)}"
         else:
             decided = "" if route["grant_id"] else clause  # of a refusal; with a grant the clause is the grant's
