@@ -7,8 +7,10 @@ there; the rest is handed to the sink outside any transaction and settled in a s
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core import pipeline
@@ -30,7 +32,7 @@ from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
 from sinks.registry import origin
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import sqlalchemy as sa
 
@@ -48,6 +50,8 @@ TURN_S = 5.0
 """A drain gives its Celery slot back after this long, so that lanes take turns and a stop is prompt."""
 RECHECK_S = 0.1
 """A hand-over that starts later than this after its claim reads the authority versions again (DESIGN §6.4)."""
+HUNG_S = 2.0
+"""A call that is out this long after its lease ran out is given up."""
 WORKSPACE_RECHECK_S = 60.0
 REASON_LIMIT = 500
 """Characters of a sink's reason that are kept: enough for a status and a cause, too short for a page."""
@@ -62,11 +66,16 @@ class Work(NamedTuple):
 
 
 class Drain:
-    """Drains lanes in this process. `by` names it in the attempt rows."""
+    """Drains lanes in this process. `by` names it in the attempt rows.
 
-    def __init__(self, ports: Ports, by: str = "drain") -> None:
+    `on_hung` is called, from a thread of its own, with the lane of a sink that has not answered though the lease has
+    run out: a thread cannot be ended, so a process that is to go on must end itself, or the call holds it for ever.
+    """
+
+    def __init__(self, ports: Ports, by: str = "drain", on_hung: Callable[[str], None] | None = None) -> None:
         self._ports = ports
         self._by = by
+        self._on_hung = on_hung
 
     def run(self, lane: str, bell: Doorbell, linger_s: float) -> None:
         """Drain a lane until it is empty and no ring comes for `linger_s`, or its turn is over."""
@@ -136,16 +145,32 @@ class Drain:
             return
         if waited > RECHECK_S:
             batch = self._judged_again(opened, batch)
+        ends = claimed_at + opened.traits.deadline_s + self._ports.lease_slack_s
         outcomes: list[Outcome] = []
 
         def call(_admitted: Sequence[Attempt]) -> list[str | None]:
-            outcomes.extend(_call_sink(opened, batch))
+            with self._watched(batch[0].claimed.lane, ends):
+                outcomes.extend(_call_sink(opened, batch))
             return [None if isinstance(outcome, Delivered) else outcome.reason for outcome in outcomes]
 
         attempts = pipeline.deliver([one.attempt for one in batch], call)
         closed = list(zip([one.claimed for one in batch], attempts, outcomes, strict=True))
         if closed:
-            self._record(closed, claimed_at + opened.traits.deadline_s + self._ports.lease_slack_s)
+            self._record(closed, ends)
+
+    @contextmanager
+    def _watched(self, lane: str, ends: float) -> Iterator[None]:
+        """Call `on_hung` where the block is not left until shortly after `ends`: nothing could be settled then."""
+        if self._on_hung is None:
+            yield
+            return
+        watch = threading.Timer(ends + HUNG_S - time.monotonic(), self._on_hung, (lane,))
+        watch.daemon = True
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.cancel()
 
     def _record(self, closed: Sequence[tuple[Claimed, Attempt, Outcome]], ends: float) -> None:
         """Audit, then settle; both may be away for a moment, and there is time until the lease runs out."""
@@ -270,17 +295,21 @@ def _call_sink(opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Outcome]:
     """Call the sink; whatever it raises or misanswers is a Retry of the batch with a bounded reason."""
     try:
         outcomes = list(opened.sink.deliver([sink_view(one) for one in batch]))
-    except Exception as error:  # noqa: BLE001 - a plugin may raise anything; the delivery is tried again
+    except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, SystemExit too; it is tried again
         # Its text may hold an address or a secret (C53): the kind and the place say enough to find it.
         return [Retry(f"sink raised {type(error).__name__}, {origin(error)}")] * len(batch)
     if len(outcomes) != len(batch):
         return [Retry(f"sink answered {len(outcomes)} outcomes for {len(batch)} deliveries")] * len(batch)
-    return [
-        outcome
-        if isinstance(outcome, Delivered | Retry | Rejected)
-        else Retry(f"sink answered {type(outcome).__name__}")
-        for outcome in outcomes
-    ]
+    return [_sound(outcome) for outcome in outcomes]
+
+
+def _sound(outcome: object) -> Outcome:
+    match outcome:
+        case Delivered(str() | None) | Retry(str(), int() | float() | None) | Rejected(str(), bool()):
+            return outcome
+        case Delivered() | Retry() | Rejected():
+            return Retry(f"sink answered {type(outcome).__name__} with a value of another type")
+    return Retry(f"sink answered {type(outcome).__name__}")
 
 
 def _denied(claimed: Claimed, attempt: Attempt) -> Settlement:

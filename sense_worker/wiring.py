@@ -104,6 +104,12 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
     )
 
 
+def end_hung(lane: str) -> None:
+    """End this process, whose sink does not answer: it is started again, and what it had claimed runs alone then."""
+    log().error("process ends: its sink does not answer", lane=lane)
+    os._exit(1)
+
+
 class DrainProcess:
     """A pool child's drain: its ports and clients, built on the first doorbell after the fork and kept."""
 
@@ -118,7 +124,7 @@ class DrainProcess:
         """Drain one lane until it is empty or its turn is over."""
         if self._drain is None or self._bell is None or self._pid != os.getpid():
             self._pid = os.getpid()
-            self._drain = Drain(build_ports(self._settings))
+            self._drain = Drain(build_ports(self._settings), on_hung=end_hung)
             self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
         try:
             self._drain.run(lane, self._bell, self._settings.linger_s)

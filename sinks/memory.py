@@ -26,7 +26,7 @@ class Recorder:
         """Everything handed over, in order."""
         self.deliveries: list[Delivery] = []
         """What was answered with Delivered."""
-        self.outcomes: list[Outcome | Exception] = []
+        self.outcomes: list[Outcome | BaseException] = []
         """The next answers, one a delivery, taken from the front; Delivered when it is empty.
 
         An exception is raised in the place of the answers of the whole batch.
@@ -50,7 +50,7 @@ class Recorder:
 
     def _next(self) -> Outcome:
         scripted = self.outcomes.pop(0) if self.outcomes else Delivered()
-        if isinstance(scripted, Exception):
+        if isinstance(scripted, BaseException):
             raise scripted
         return scripted
 

@@ -144,7 +144,7 @@ def _validated(sink: type[Sink], options: Mapping[str, object]) -> BaseModel:
         raise UsageError(place, f"{reason[:1].lower()}{reason[1:]}{more}", way_out) from None
 
 
-def origin(error: Exception) -> str:
+def origin(error: BaseException) -> str:
     """Return the file and line that raised it."""
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:

@@ -23,7 +23,7 @@ from sense_worker.intake.stream import Streams
 from sense_worker.logs import configure, log
 from sense_worker.ring import sender
 from sense_worker.settings import Settings
-from sense_worker.wiring import build_ports, redis_client
+from sense_worker.wiring import build_ports, end_hung, redis_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def main(index: int, parent: int) -> None:
     loop = IntakeLoop(
         streams,
         Recorder(ports),
-        Drain(ports, by="intake"),
+        Drain(ports, by="intake", on_hung=end_hung),
         Doorbell(redis_client(settings), sender(settings)),
         pulse,
         tenants,

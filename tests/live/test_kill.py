@@ -88,9 +88,38 @@ def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path,
         world.database.dispose()
 
 
+@pytest.mark.case("C44")
+def test_a_sink_that_hangs_gives_its_slot_back(tmp_path, redis_url, sqlite_url):
+    """One slot, one sink that never answers: the deliveries of another sink arrive, and the hanging one ends dead."""
+    plugins = tmp_path / "plugins"
+    write_plugin(plugins)
+    world = World(
+        tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins), SENSE_CONCURRENCY="1", SENSE_INTAKE="1"
+    )
+    try:
+        for name in ("deadly", "lively"):
+            world.rows.sink(name, "deadly", {"file": str(tmp_path / name)}, audience="principal:ana")
+        world.route(sink="deadly")
+        publisher = world.publisher()
+        publisher.publish("new_item", {"hang": True}, id="hanging")
+        worker = world.worker()
+        until(lambda: world.states() == {"delivering": 1}, 60, "the sink hangs")
+        world.rows.route("ana", "new_item", "lively")
+        publisher.publish("new_item", {"n": 1}, id="m-1")
+
+        until((tmp_path / "lively").exists, 30, "the other sink got its delivery")
+        until(lambda: world.states() == {"delivered": 2, "dead": 1}, 60, "the hanging one is dead")
+
+        assert '"event":"process ends: its sink does not answer"' in worker.log.read_text()
+    finally:
+        world.close()
+        world.database.dispose()
+
+
 PLUGIN = """
 import os
 import signal
+import time
 
 from pydantic import BaseModel
 
@@ -110,6 +139,8 @@ class Deadly(SinkBase):
         for one in batch:
             if b'"kill":true' in one.body.replace(b" ", b""):
                 os.kill(os.getpid(), signal.SIGKILL)
+            while b'"hang":true' in one.body.replace(b" ", b""):
+                time.sleep(1)
             with open(self.options.file, "a") as file:
                 file.write(one.id + "\\n")
         return [Delivered()] * len(batch)

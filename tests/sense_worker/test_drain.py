@@ -205,7 +205,12 @@ def test_a_rejected_delivery_is_dead_at_once_and_stop_disables_the_sink(bench):
     ("outcome", "reason"),
     [
         (ValueError("a secret"), "sink raised ValueError, at "),
+        (SystemExit(3), "sink raised SystemExit, at "),
+        (KeyboardInterrupt(), "sink raised KeyboardInterrupt, at "),
         ("yes", "sink answered str"),
+        (Delivered(5), "sink answered Delivered with a value of another type"),
+        (Retry("busy", "soon"), "sink answered Retry with a value of another type"),
+        (Rejected(b"no"), "sink answered Rejected with a value of another type"),
     ],
 )
 def test_whatever_a_sink_does_wrong_is_a_retry(bench, outcome, reason):
