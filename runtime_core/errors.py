@@ -209,4 +209,3 @@ ROUTE_GONE = "route removed or expired"
 
 REQUIRES_OPERATOR = Refusal("denied: requires an operator", "authenticate", "9.1.2")
 MISSING_PACK_INSTALL = Refusal("denied: missing pack.install", "install", "9.7.install")
-INSTALL_REFUSALS: tuple[Refusal, ...] = (CONTROL_PLANE, MISSING_PACK_INSTALL)

@@ -78,8 +78,7 @@ class Sweep:
         if now >= self._held_at:
             self._held_at = now + HELD_EVERY_S
         if now >= self._prune_at:
-            self._prune_at = now + PRUNE_EVERY_S
-            self.prune()
+            self._prune_at = now if self.prune() else now + PRUNE_EVERY_S
 
     def ring(self, *, held: bool) -> list[str]:
         """Ring every lane with a due delivery, and those with held ones when `held`; returns the lanes."""
@@ -100,19 +99,19 @@ class Sweep:
                 keep_anchor(rows, self._ports.chain, head, self._ports.database.now(connection))
             self._anchored = head.seq
 
-    def prune(self) -> int:
-        """Forget events past retention whose deliveries have all settled; returns how many."""
+    def prune(self) -> bool:
+        """Forget a batch of each tenant's events past retention; returns whether there may be more.
+
+        One batch a turn, so that a long history neither keeps lanes from being rung nor a stop waiting.
+        """
         with self._ports.database.read() as connection:
             tenants = self._ports.ledger.tenants(connection)
             before = self._ports.database.now(connection) - self._settings.retention_days * DAY_MICROS
-        forgotten = 0
+        more = False
         for tenant in tenants:
-            count = PRUNE_EVENTS
-            while count == PRUNE_EVENTS:
-                with self._ports.database.write() as connection:
-                    count = self._ports.ledger.forget(connection, tenant, before, PRUNE_EVENTS)
-                forgotten += count
-        return forgotten
+            with self._ports.database.write() as connection:
+                more |= self._ports.ledger.forget(connection, tenant, before, PRUNE_EVENTS) == PRUNE_EVENTS
+        return more
 
 
 def main(_index: int, parent: int) -> None:

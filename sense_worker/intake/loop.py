@@ -14,6 +14,7 @@ from redis.exceptions import RedisError
 
 from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
 from sense_worker.logs import log
+from sinks.registry import origin
 
 if TYPE_CHECKING:
     import threading
@@ -133,7 +134,7 @@ class IntakeLoop:
         if not done:
             self._streams.unmark_alone(entry)
 
-    def _handle(self, entries: Sequence[StreamEntry], redis_now: int) -> bool:
+    def _handle(self, entries: Sequence[StreamEntry], redis_now: int, tries: int = 1) -> bool:
         """Record entries, whatever it takes; a batch that fails for its content is halved until the one is found.
 
         Returns False when the stop came first.
@@ -147,12 +148,24 @@ class IntakeLoop:
             if len(entries) > 1:
                 middle = len(entries) // 2
                 return self._handle(entries[:middle], redis_now) and self._handle(entries[middle:], redis_now)
-            log().exception("entry failed", stream=entries[0].stream, id=entries[0].id)
-            return self._bury(entries[0], f"recording it raised {type(error).__name__}")
+            return self._try_again(entries[0], redis_now, tries, error)
         if recorded is None:
             return False
         self._finish(entries, recorded, claimed_at)
         return True
+
+    def _try_again(self, entry: StreamEntry, redis_now: int, tries: int, error: Exception) -> bool:
+        """An entry that fails by itself may have met a bad moment (memory, files): only the last try buries it.
+
+        Of the error the kind and the place are logged: a driver's text may hold the row.
+        """
+        what = {"stream": entry.stream, "id": entry.id, "error": type(error).__name__, "at": origin(error)}
+        log().error("entry failed", **what, tries=tries)
+        if tries >= self._crash_limit:
+            return self._bury(entry, f"recording it raised {type(error).__name__} {tries} times")
+        if self._stop.wait(0.1 * tries):
+            return False
+        return self._handle([entry], redis_now, tries + 1)
 
     def _bury(self, entry: StreamEntry, detail: str) -> bool:
         recorded = self._until_possible(lambda: [self._recorder.bury(entry, "crashed", detail)])

@@ -34,6 +34,16 @@ end
 """
 """Forget a reader that is dead and has nothing pending, in one step: with a consumer goes its pending list, so one that
 was only stopped for a while and reads again in between would lose its entries."""
+TAKE = """
+local listed = redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', ARGV[4], ARGV[2])
+if #listed == 0 then return {listed, {}} end
+local ids = {}
+for at, one in ipairs(listed) do ids[at] = one[1] end
+return {listed, redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, unpack(ids))}
+"""
+"""List what a dead reader holds and take it, in one step: an entry that it acknowledged in between, waking for a
+moment, would look like one whose body is gone. Redis 7 leaves entries that were deleted out of the answer to XCLAIM,
+older servers answer them with no fields; either way such an entry is lost, and the ledger must say so (C02)."""
 READ_CEILING = 2_000
 """Entries one read may bring over all streams: COUNT counts per stream."""
 
@@ -171,23 +181,14 @@ class Streams:
                 self._redis.xgroup_delconsumer(stream, GROUP, self.consumer)
 
     def _take_from(self, tenant: str, stream: str, consumer: str, limit: int) -> list[StreamEntry]:
-        listed = cast(
-            "list[dict[str, object]]",
-            self._redis.xpending_range(stream, GROUP, "-", "+", limit, consumername=consumer),
+        listed, claimed = cast(
+            "tuple[list[tuple[bytes, bytes, int, int]], list[tuple[bytes, list[bytes] | None] | None]]",
+            self._redis.eval(TAKE, 1, stream, GROUP, consumer, self.consumer, limit),
         )
-        counts = {cast("bytes", row["message_id"]): cast("int", row["times_delivered"]) for row in listed}
-        if not counts:
-            return []
-        # Redis 7 drops ids whose entry was deleted from the pending list and leaves them out of the answer; older
-        # servers answer them with no fields. Either way the entry is lost, and the ledger must say so (C02).
-        claimed = cast(
-            "list[tuple[bytes | None, dict[bytes, bytes] | None]]",
-            self._redis.xclaim(stream, GROUP, self.consumer, 0, list(counts)),
-        )
-        bodies = {entry_id: fields for entry_id, fields in claimed if entry_id is not None}
+        bodies = dict(one for one in claimed if one is not None)
         return [
-            StreamEntry(tenant, stream, entry_id.decode(), bodies.get(entry_id), seen + 1)
-            for entry_id, seen in counts.items()
+            StreamEntry(tenant, stream, entry_id.decode(), _pairs(bodies.get(entry_id)), int(seen) + 1)
+            for entry_id, _, _, seen in listed
         ]
 
     def _dead_consumers(self, stream: str) -> list[tuple[str, int]]:
@@ -218,6 +219,11 @@ class Streams:
 
 def _alive_key(consumer: str) -> str:
     return f"sense:alive:{consumer}"
+
+
+def _pairs(fields: list[bytes] | None) -> dict[bytes, bytes] | None:
+    """Return the fields of an entry from their flat form; None for one that has none."""
+    return dict(zip(fields[::2], fields[1::2], strict=True)) if fields else None
 
 
 def _alone_key(stream: str) -> str:

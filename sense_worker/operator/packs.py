@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.archive import read_source
-from runtime_core.errors import MISSING_PACK_INSTALL, Denied, NotFound, PackError, UsageError
+from runtime_core.errors import MISSING_PACK_INSTALL, Denied, LintIssue, NotFound, PackError, PackLintError, UsageError
 from runtime_core.grants import Capability, GrantTable
 from runtime_core.manifest import parse_manifest
 from runtime_core.pack import PackFiles, read_pack
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from sense_worker.operator.desk import Change
 
 NOT_SERVED = "this release no longer accepts it; it is not served"
+
+
+MOCK_NOT_ALLOWED = LintIssue(
+    "binding_pair", "surface.json /binding/mode", "mock is legal only with SENSE_ALLOW_MOCK=true", "1.4.binding-modes"
+)
 
 
 class Packs(Desk):
@@ -47,6 +52,8 @@ class Packs(Desk):
                 if files is None:
                     raise fault or AssertionError
                 pack = read_pack(*files, self._others(change, manifest))
+                if pack.manifest.binding.mode == "mock" and not self.settings.allow_mock:
+                    raise PackLintError(pack.pack_id, [MOCK_NOT_ALLOWED])
                 bins = _binaries(pack, allow_bins or {})
                 tenant, pack_id = change.acting.tenant, pack.pack_id
                 store = stack.enter_context(packs.Store(self.settings.home, tenant))

@@ -222,9 +222,9 @@ class Ledger:
         return [row[0] for row in self.rows(connection).query("SELECT id FROM sense_tenant ORDER BY id")]
 
     def forget(self, connection: sa.Connection, tenant: str, before: int, limit: int) -> int:
-        """Delete up to `limit` events of a tenant older than a moment, all deliveries settled; returns how many.
+        """Delete up to `limit` events of a tenant older than a moment, all settled, and as many dead entries.
 
-        Dead entries of the same age go with them. Inbox items stay: they are their principals', not the ledger's.
+        Returns the larger of the two counts. Inbox items stay: they are their principals', not the ledger's.
         """
         rows = self.rows(connection)
         old = rows.query(
@@ -235,8 +235,12 @@ class Ledger:
         ids = [(bytes(row[0]),) for row in old]
         for table, column in (("sense_attempt", "event_id"), ("sense_delivery", "event_id"), ("sense_event", "id")):
             rows.execute_many(f"DELETE FROM {table} WHERE {column} = ?", ids)  # noqa: S608 - our own names
-        rows.execute("DELETE FROM sense_dead_entry WHERE tenant = ? AND at < ?", (tenant, before))
-        return len(ids)
+        dead = rows.execute(
+            "DELETE FROM sense_dead_entry WHERE (stream, stream_id) IN "
+            "(SELECT stream, stream_id FROM sense_dead_entry WHERE tenant = ? AND at < ? ORDER BY at LIMIT ?)",
+            (tenant, before, limit),
+        )
+        return max(len(ids), dead)
 
     def due_lanes(self, connection: sa.Connection, now: int, *, held: bool = False) -> list[str]:
         """Return the lanes with a due delivery (or, with `held`, any that is held), by a loose index scan."""

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from sense_worker.intake.health import HEALTH_KEY, Pulse
-from sense_worker.intake.stream import GROUP, RECLAIM_LOCK, StreamEntry, Streams
+from sense_worker.intake.stream import GROUP, RECLAIM_LOCK, TAKE, StreamEntry, Streams
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def test_an_answer_with_an_id_and_no_fields_counts_as_lost(client, monkeypatch):
     dead.read(["t-red"])
     die(client, dead)
     heir = reader(client)
-    monkeypatch.setattr(client, "xclaim", lambda *_: [(entry, None), (None, None)])
+    evaluate = client.eval
+    old = [[[entry, dead.consumer.encode(), 5, 1]], [[entry, None], None]]
+    monkeypatch.setattr(client, "eval", lambda script, *rest: old if script == TAKE else evaluate(script, *rest))
 
     taken = heir.take_over(["t-red"], 1)
 

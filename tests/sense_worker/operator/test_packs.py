@@ -457,3 +457,15 @@ def test_a_workspace_is_where_its_links_lead_now(world, ana):
     link.symlink_to(real)
 
     assert ana.activate("mail", workspace=link).workspace == str(real)
+
+
+@pytest.mark.spec("1.4.binding-modes")
+@pytest.mark.case("C65")
+def test_a_mock_binding_is_legal_only_where_the_setting_says_so(world):
+    """Mode mock is refused as binding_pair, with the setting named; with SENSE_ALLOW_MOCK=true it installs."""
+    source = world.pack({**SURFACE, "binding": {"mode": "mock", "hub": "none"}})
+    with pytest.raises(PackLintError, match=r"binding_pair.*SENSE_ALLOW_MOCK=true"):
+        world.operator.install_pack(source)
+    world.operator.settings = world.settings.model_copy(update={"allow_mock": True})
+
+    assert world.operator.install_pack(source).pack_id == "mail"
