@@ -40,7 +40,7 @@ def exit_code(error: BaseException) -> int:
         return FAILED  # well-formed input that the state of the tenant does not allow
     if isinstance(error, PackLintError):
         return FAILED
-    if isinstance(error, (UsageError, SettingsError, DoorError, PackError)):
+    if isinstance(error, (UsageError, SettingsError, DoorError, PackError, UnicodeEncodeError)):
         return MISUSED
     if isinstance(error, typer.TyperException):
         return error.exit_code
@@ -55,6 +55,8 @@ def line(error: BaseException) -> str:
         return _usage_line(error)
     if isinstance(error, OSError) and error.filename is not None:
         return printable(f"{error.filename}: {error.strerror}")
+    if isinstance(error, UnicodeEncodeError):  # bytes of an argument that are no text stand in it as lone surrogates
+        return printable(f"{error.object[:100]!r}: is not UTF-8 (write it in UTF-8)")
     # An exception nobody expected: its class and first line, never a traceback unasked (it may hold other people's
     # data), and how to get one.
     first = (str(error).strip().splitlines() or [""])[0]

@@ -5,6 +5,8 @@ Whoever can run it may read the keys and the database, and so may do all. Any nu
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -20,13 +22,11 @@ from sense_worker.operator.views import InitResult
 from sense_worker.storage.authority import bump_authority, lock_authority
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import migrate
-from sense_worker.storage.schema import GRANT, PRINCIPAL, SINK, TENANT
+from sense_worker.storage.schema import GRANT, PRINCIPAL, SESSION, SINK, TENANT
 from sense_worker.vault import Vault
 from sense_worker.wiring import audit_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sense_worker.settings import Settings
 
 DEFAULT_TENANT = "default"
@@ -45,11 +45,10 @@ def initialize(settings: Settings, tenant: str, principal: str) -> InitResult:
     plain_id("principal", principal)
     if tenant == OPERATOR:
         raise UsageError("tenant", f"{tenant!r} is taken", "its session file would be the default tenant's")
-    created = ("keys",) if settings.secret_keys is None and _keys_made(settings) else ()
-    vault = Vault.load(settings)
+    database = Database(settings.database_url)
+    created, vault = _keys(settings, _sealed(database))
     path = settings.home / f"{OPERATOR if tenant == DEFAULT_TENANT else tenant}.session"
     audit = audit_log(settings, vault)
-    database = Database(settings.database_url)
     try:
         migrate(database)
         with database.write() as connection:
@@ -63,6 +62,34 @@ def initialize(settings: Settings, tenant: str, principal: str) -> InitResult:
         database.dispose()
         audit.close()
     return InitResult(tenant, principal, str(settings.home), str(path), (*created, *made))
+
+
+def _sealed(database: Database) -> bytes | None:
+    """Return the newest secret that the database holds; None where there is none, or no database yet."""
+    if database.kind == "sqlite" and not Path(database.url.database or "").exists():
+        return None  # to look would make it
+    try:
+        with database.read() as connection:
+            if not sa.inspect(connection).has_table(SESSION.name):
+                return None
+            return connection.scalar(sa.select(SESSION.c.secret).order_by(SESSION.c.created_at.desc()).limit(1))
+    finally:
+        database.dispose()
+
+
+def _keys(settings: Settings, sealed: bytes | None) -> tuple[tuple[str, ...], Vault]:
+    """Make the keys of a new home; others open what is sealed already, or nothing may be written under them."""
+    if sealed is not None and settings.secret_keys is None and not os.path.lexists(settings.key_file):
+        raise SettingsError(
+            str(settings.key_file),
+            "the key file is missing, and what the database holds is sealed under its keys",
+            "put it back from a backup, or set SENSE_SECRET_KEYS",
+        )
+    created = ("keys",) if settings.secret_keys is None and _keys_made(settings) else ()
+    vault = Vault.load(settings)
+    if sealed is not None:
+        vault.open(sealed)
+    return created, vault
 
 
 def _keys_made(settings: Settings) -> bool:

@@ -123,6 +123,11 @@ def test_help_is_readable_at_80_columns(path, monkeypatch, capsys):
             "git: missing_verb: verbs.a: no entry [4.4.1] and 1 more (run `sense-worker pack lint`)",
         ),
         (
+            UnicodeEncodeError("utf-8", "ana\udcff", 3, 4, "surrogates not allowed"),
+            2,
+            "'ana\\udcff': is not UTF-8 (write it in UTF-8)",
+        ),
+        (
             RuntimeError("secret\ntrace"),
             1,
             "unexpected RuntimeError: secret (run it again as `sense-worker --debug …` for the traceback)",

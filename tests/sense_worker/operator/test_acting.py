@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from cryptography.fernet import Fernet
 
 from runtime_core.errors import AuditUnavailable, Conflict, Denied, HcpError, NotFound, SettingsError, UsageError
 from sense_worker.operator import Acting, Operator
@@ -91,6 +92,27 @@ def test_init_gives_a_lost_operator_a_session_again(world, end):
 
     assert Operator.initialize(world.settings, tenant="t-red").created == ("session",)
     assert world.acting(file).acting.principal == "operator"
+
+
+@pytest.mark.parametrize("tenant", ["t-red", "t-new"])
+def test_init_writes_nothing_under_keys_that_open_nothing(world, tenant):
+    """Where the key file is lost or another's, init makes no new one, no tenant and no audit line: it says so."""
+    keys, session = world.home / "secret.keys", world.home / "t-red.session"
+    kept = keys.read_bytes()
+    session.unlink()
+    world.forget()
+
+    keys.unlink()
+    with pytest.raises(SettingsError, match=r"secret\.keys: the key file is missing, and what the database holds"):
+        Operator.initialize(world.settings, tenant=tenant)
+    assert not keys.exists()
+    keys.write_bytes(Fernet.generate_key())
+    keys.chmod(0o600)
+    with pytest.raises(HcpError, match="no key opens it"):
+        Operator.initialize(world.settings, tenant=tenant)
+
+    keys.write_bytes(kept)
+    assert (world.count(TENANT), world.audited(), session.exists()) == (1, [], False)
 
 
 def test_init_takes_nobody_elses_file_or_name(world, ana):
