@@ -27,7 +27,7 @@ PASSED, NOT_REACHED, WAITS, RECORDED = "passed", "not reached", "waits", "record
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of §9.5 for one route: `passed`, `waits`, `not reached`, the exact text that ended it; audit: `recorded`."""
+    """One step of §9.5 for one route: `passed`, `waits`, `not reached`, `recorded`, or the exact text that ended it."""
 
     name: str
     outcome: str
