@@ -7,7 +7,6 @@ each host anchors its own audit chain.
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from redis.exceptions import RedisError
 
 from runtime_core.errors import AuditUnavailable, LedgerBusy
 from sense_worker.doorbell import Doorbell
-from sense_worker.intake.child import stop_on_signals, stop_with_parent
+from sense_worker.intake.child import run, stop_on_signals, stop_with_parent
 from sense_worker.logs import configure, log
 from sense_worker.ring import sender
 from sense_worker.settings import Settings
@@ -126,4 +125,4 @@ def main(_index: int, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    run(main)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from runtime_core.errors import LedgerBusy
+from runtime_core.errors import HcpError, LedgerBusy
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.intake.health import Pulse
@@ -105,5 +105,14 @@ def main(index: int, parent: int) -> None:
     ports.database.dispose()
 
 
+def run(work: Callable[[int, int], None]) -> None:
+    """Run the program of a child; what keeps it from its work (a key, a setting) is one line of the log."""
+    try:
+        work(int(sys.argv[1]), int(sys.argv[2]))
+    except HcpError as error:
+        log().error("process cannot work", error=str(error))
+        sys.exit(1)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    run(main)
