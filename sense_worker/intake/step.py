@@ -22,6 +22,11 @@ BACKOFF_CEILING_S = 10.0
 STEADY_S = 30.0
 """A process that lived this long starts again at the shortest pause."""
 
+STARTING = threading.Lock()
+"""Held while a process is started, and by every fork of this one. A pool process that is forked in between keeps the
+pipe on which Popen waits for the start: Popen then returns when that pool process ends, and nobody watches ours."""
+os.register_at_fork(before=STARTING.acquire, after_in_parent=STARTING.release, after_in_child=STARTING.release)
+
 
 class IntakeStep(bootsteps.StartStopStep):
     """Keeps `intake` readers and one sweep running beside the pool."""
@@ -84,7 +89,8 @@ class _Keeper:
         pause = BACKOFF_FLOOR_S
         while not self._stop.is_set():
             begun = time.monotonic()
-            self._process = subprocess.Popen(tethered(argv, signal.SIGTERM), stdin=subprocess.DEVNULL)
+            with STARTING:
+                self._process = subprocess.Popen(tethered(argv, signal.SIGTERM), stdin=subprocess.DEVNULL)
             if self._stop.is_set():
                 self._process.terminate()
             code = self._process.wait()
