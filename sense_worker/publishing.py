@@ -225,7 +225,7 @@ class Publishing:
                 raise PublishError(
                     f"event {published.event_id}",
                     f"accepted as {published.stream_id}, but not in the ledger within {self.confirm_timeout_s:g} s",
-                    f"it may still arrive; see `sense-worker explain {published.event_id}`",
+                    f"it may still arrive; see `sense-worker explain {published.event_id}` and `dead list`",
                 )
             yield Pause(pause)
             pause = min(pause * 2, LOOK_LIMIT_S)
