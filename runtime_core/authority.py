@@ -55,6 +55,31 @@ class Authority:
         self._sinks: dict[str, Sink | None] = {}
         self._routes: dict[tuple[str, str], dict[str, Route]] = {}
 
+    def rows(
+        self, pack_id: str, activation_id: str, owner: str, publisher: str, sink: str
+    ) -> tuple[PackRevision | None, Activation | None, Session | None, Principal | None, Principal | None, Sink | None]:
+        """Return all that an attempt looks at, in one call: the path of every decision once the snapshot is warm."""
+        try:
+            activation = self._activations[activation_id]
+            return (
+                self._revisions[pack_id],
+                activation,
+                self._sessions[activation.session_id],
+                self._principals[owner],
+                self._principals[publisher],
+                self._sinks[sink],
+            )
+        except KeyError:
+            found = self.activation(activation_id)
+            return (
+                self.revision(pack_id),
+                found,
+                None if found is None else self.session(found.session_id),
+                self.principal(owner),
+                self.principal(publisher),
+                self.sink(sink),
+            )
+
     def activation(self, activation_id: str) -> Activation | None:
         """Return the activation. A miss is not kept: strangers choose these ids, and memory must stay flat."""
         try:

@@ -63,9 +63,9 @@ class GrantTable:
         `key` is a verb_key or ref; None asks for a pack-wide effect, which only a grant for all keys allows.
         """
         rows = self._rows
-        # One look-up decides nearly always: the grant that names pack and key.
+        # One look-up decides nearly always: the grant that names pack and key, for no project and with no end.
         for grant in rows.get((capability, pack_id, key), ()):
-            if grant.allows(project, now):
+            if (grant.project is None and grant.expires_at is None) or grant.allows(project, now):
                 return grant
         for at in ((capability, pack_id, None), (capability, ANY_PACK, key), (capability, ANY_PACK, None)):
             for grant in rows.get(at, ()):
