@@ -150,7 +150,7 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
         (key, tenant),
     )
     if not found:
-        raise _unknown(asked)
+        return _turned(rows, tenant, asked, key)
     pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt = found[0]
     attempts = _attempts(rows, key)
     narrowed = "" if route is None else " AND route_id = ?"
@@ -166,6 +166,23 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
         without=json.loads(receipt) if receipt else {},
         routes=tuple(_route_receipt(key, row, attempts.get(row[0], ())) for row in deliveries),
         refusals=_refusals(rows, "event_id = ? AND tenant = ?", (key, tenant)),
+    )
+
+
+def _turned(rows: Rows, tenant: str, asked: str, key: bytes) -> Explanation:
+    """Explain an event that never was: the entries that would have made it were refused."""
+    refusals = _refusals(rows, "event_id = ? AND tenant = ?", (key, tenant))
+    if not refusals or "." in asked:
+        raise _unknown(asked)
+    publisher = rows.query(
+        "SELECT s.principal, a.pack_id FROM sense_activation a JOIN sense_session s ON s.id = a.session_id "
+        "WHERE a.id = ? AND a.tenant = ?",
+        (refusals[0].activation_id, tenant),
+    )
+    who, pack_id = publisher[0] if publisher else (None, None)
+    return Explanation(
+        *(asked, tenant, pack_id, None, who, None, None, None, refusals[0].stream_id, None, 0, {}, ()),
+        refusals=refusals,
     )
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NO_ROUTE = "no route"
+UNSIGNED = frozenset({"no_body", "too_large", "unknown_credential", "bad_signature"})
+"""Refusals of an entry whose sender is not known: nothing in it may name an event."""
 TRACEPARENT_LIMIT = 128
 """Characters of a W3C traceparent that are kept: version 00 has 55; it is unsigned, so it must stay small."""
 
@@ -92,7 +94,8 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
         if reason is not None:
             raise DoorError("invalid_data", "data", reason)
     except DoorError as refused:
-        return Turned(entry, refused.word, str(refused), activation)
+        key = None if refused.word in UNSIGNED else _event_key(entry, authority, activation)
+        return Turned(entry, refused.word, str(refused), activation, key)
     if not event.occurred_at:
         event = event._replace(occurred_at=_written(signed_at))
     key = event_id(entry.tenant, session.principal, activation.pack_id, wire.message_id)
@@ -102,6 +105,15 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
         *(entry, authority, activation, revision, facts, event, wire),
         *(hashlib.sha256(wire.b).digest(), signed_at, arrival, routes, without),
     )
+
+
+def _event_key(entry: StreamEntry, authority: Authority, activation: Activation | None) -> bytes | None:
+    """Return the event id that an authenticated entry would have had: its publisher asks for it by that id."""
+    session = None if activation is None else authority.session(activation.session_id)
+    message_id = parse_entry(entry.fields or {}).message_id
+    if activation is None or session is None or not message_id:
+        return None
+    return event_id(entry.tenant, session.principal, activation.pack_id, message_id)
 
 
 def candidates(

@@ -223,7 +223,7 @@ def test_every_service_becomes_healthy(tmp_path: Path) -> None:
         client = shutil.which("valkey-cli") or shutil.which("redis-cli")
         stand_in = shlex.join([sys.executable, "-c", PING, str(port)])
         host.program("valkey-cli", f'{client} -p {port} "$@"' if client else stand_in)
-        postgres = ComposePostgres()
+        postgres = ComposePostgres(fsync=False)
         stack.callback(postgres.close)
 
         host.start("redis")

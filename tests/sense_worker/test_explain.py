@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_core.errors import INTAKE_WORDS, SENSE_REFUSALS, NotFound
-from runtime_core.event import BODY_LIMIT
+from runtime_core.event import BODY_LIMIT, event_id
 from sense_worker.drain import Drain
 from sense_worker.explain import PASSED, explain
 from sense_worker.intake.stream import StreamEntry
@@ -274,3 +274,17 @@ def test_a_principal_is_told_of_its_own_routes_only(bench):
     assert [one.owner for one in explain(bench.database, "t-red", event, "ben").routes] == ["ben"]
     with pytest.raises(NotFound):
         explain(bench.database, "t-red", event, "cyd")
+
+
+def test_a_refused_event_is_told_by_the_id_its_publisher_has(bench):
+    """An authenticated announcement that was refused is found by its event id; a forged one is not."""
+    bench.record(
+        bench.entry("counted_item", {"n": "x"}, message_id="m"), bench.entry(message_id="f", fields={b"s": b"0"})
+    )
+    event = event_id("t-red", "ana", "mail", "m").hex()
+
+    assert [one.word for one in told(bench, event).refusals] == ["invalid_data"]
+    assert [one.word for one in explain(bench.database, "t-red", event, "ana").refusals] == ["invalid_data"]
+    for about, who in ((event, "ben"), (event_id("t-red", "ana", "mail", "f").hex(), None)):
+        with pytest.raises(NotFound):
+            explain(bench.database, "t-red", about, who)
