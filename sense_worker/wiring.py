@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
@@ -73,14 +74,14 @@ def chain_name(settings: Settings) -> str:
     A host name would not do: a container gets another at every start and keeps its volume.
     """
     place = settings.home / "audit.chain"
-    try:
-        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return place.read_text("ascii").strip()
-    with os.fdopen(descriptor, "w") as file:
-        name = secrets.token_hex(8)
-        file.write(f"{name}\n")
-    return name
+    if not place.exists():
+        # Linked into place when it is whole: several processes start at once, and none may read an empty name.
+        draft = place.with_name(f".audit.chain.{secrets.token_hex(4)}")
+        draft.write_text(f"{secrets.token_hex(8)}\n", "ascii")
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, place)
+        draft.unlink()
+    return place.read_text("ascii").strip()
 
 
 def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:

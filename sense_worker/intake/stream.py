@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import time
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from redis.exceptions import ResponseError
 
 from runtime_core.errors import printable
 from sense_worker.intake.health import HEALTH_KEY
+from sense_worker.logs import log
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ return {listed, redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, unpack(ids))}
 """List what a dead reader holds and take it, in one step: an entry that it acknowledged in between, waking for a
 moment, would look like one whose body is gone. Redis 7 leaves entries that were deleted out of the answer to XCLAIM,
 older servers answer them with no fields; either way such an entry is lost, and the ledger must say so (C02)."""
+NO_STREAM_S = 10.0
+"""How often a key that is no stream is looked at again."""
 READ_CEILING = 2_000
 """Entries one read may bring over all streams: COUNT counts per stream."""
 
@@ -78,6 +82,7 @@ class Streams:
         self._block_ms = block_ms
         self._batch_entries = batch_entries
         self._groups: set[str] = set()
+        self._no_stream: dict[str, float] = {}
         self._busy_streams = 1
         self.consumer = f"{printable(socket.gethostname())}:{os.getpid()}:{secrets.token_hex(4)}"
 
@@ -109,13 +114,16 @@ class Streams:
 
     def _read(self, tenants: Sequence[str], after: str, count: int, block: int | None) -> list[StreamEntry]:
         streams = {stream_of(tenant): tenant for tenant in tenants}
-        self._ensure_groups(streams)
+        streams = {stream: tenant for stream, tenant in streams.items() if self._has_group(stream)}
+        if not streams:
+            time.sleep((block or 0) / 1000)  # as long as the read would have waited
+            return []
         try:
             answer = self._redis.xreadgroup(
                 GROUP, self.consumer, dict.fromkeys(streams, after), count=count, block=block
             )
         except ResponseError as error:
-            if "NOGROUP" not in str(error):
+            if not str(error).startswith(("NOGROUP", "WRONGTYPE", "UNBLOCKED")):
                 raise
             self._groups.clear()
             return []
@@ -205,16 +213,25 @@ class Streams:
             return []  # no such key or group: nobody reads it yet
         return [(cast("bytes", row["name"]).decode(errors="replace"), cast("int", row["pending"])) for row in listed]
 
-    def _ensure_groups(self, streams: Iterable[str]) -> None:
-        for stream in streams:
-            if stream in self._groups:
-                continue
-            try:
-                self._redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
-            except ResponseError as error:
-                if "BUSYGROUP" not in str(error):
-                    raise
-            self._groups.add(stream)
+    def _has_group(self, stream: str) -> bool:
+        """Make the group where it is missing; False where the key is no stream: that tenant alone has to wait."""
+        if stream in self._groups:
+            return True
+        if time.monotonic() < self._no_stream.get(stream, 0.0):
+            return False
+        try:
+            self._redis.xgroup_create(stream, GROUP, id="0", mkstream=True)
+        except ResponseError as error:
+            if str(error).startswith("WRONGTYPE"):
+                if stream not in self._no_stream:
+                    log().error("key is no stream", key=stream, way_out="rename or delete the key")
+                self._no_stream[stream] = time.monotonic() + NO_STREAM_S
+                return False
+            if "BUSYGROUP" not in str(error):
+                raise
+        self._no_stream.pop(stream, None)
+        self._groups.add(stream)
+        return True
 
 
 def _alive_key(consumer: str) -> str:

@@ -12,9 +12,12 @@ from runtime_core.audit import AuditRecord
 from runtime_core.errors import CONTROL_PLANE, REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from sense_worker.operator.acting import authenticate, identify
 from sense_worker.server import socket_path
+from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.authority import SqlAuthoritySource, bump_authority, lock_authority
+from sense_worker.storage.rows import Rows
 from sense_worker.storage.schema import PRINCIPAL, PROJECT
 from sense_worker.up_file import discover_redis_url
+from sense_worker.wiring import chain_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -129,6 +132,9 @@ class Desk:
                 if not change.nothing:
                     bump_authority(connection, change.acting.tenant)
                     self._audit.append([change.record()])
+                    # Anchored at once: without a worker no sweep does it, and a cut file would look whole.
+                    rows = Rows(connection, self._database.kind)
+                    keep_anchor(rows, chain_name(self.settings), self._audit.head(), now)
         except Denied as refusal:
             self._audit.append([change.record(str(refusal))])
             raise

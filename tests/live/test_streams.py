@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import redis
 
+from sense_worker.intake import stream as stream_module
 from sense_worker.intake.health import HEALTH_KEY, Pulse
 from sense_worker.intake.stream import GROUP, RECLAIM_LOCK, TAKE, StreamEntry, Streams
 from sense_worker.wire import stream_of
@@ -287,3 +288,21 @@ def test_what_a_dead_reader_said_of_itself_is_forgotten_with_it(client):
     other.take_over(["t-red"], 5)
 
     assert client.hkeys(HEALTH_KEY) == [other.consumer.encode()]
+
+
+def test_a_key_that_is_no_stream_keeps_no_other_tenant_waiting(client, monkeypatch):
+    """With a string in the place of one tenant's stream the others are read; once it is gone, so is that tenant's."""
+    monkeypatch.setattr(stream_module, "NO_STREAM_S", 0.0)
+    streams = reader(client)
+    fill(client, "t-red", 1)
+    streams.acknowledge(streams.read(["t-red", "t-blue"]))
+    client.delete(STREAM)
+    client.set(STREAM, "no stream")
+    fill(client, "t-blue", 1)
+
+    found = [entry.tenant for _ in range(3) for entry in streams.read(["t-red", "t-blue"])]
+    client.delete(STREAM)
+    fill(client, "t-red", 1)
+
+    assert found == ["t-blue"]
+    assert [entry.tenant for _ in range(2) for entry in streams.read(["t-red", "t-blue"])] == ["t-red"]

@@ -6,6 +6,7 @@ import pytest
 
 from runtime_core.errors import Denied, NotFound, UsageError
 from runtime_core.event import delivery_id
+from sense_worker.audit_check import check_audit
 from sense_worker.operator.views import LaneView
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT
 from sinks import inbox
@@ -170,3 +171,11 @@ def test_grants_and_sessions_are_ones_own(world, ana):
     assert [one.id for one in ana.list_principals()] == ["ana"]
     with pytest.raises(Denied):
         ana.list_grants("operator")
+
+
+def test_an_operators_change_is_anchored_with_it(world):
+    """Without any worker, an audit that is emptied after a change does not verify."""
+    world.operator.add_principal("eve")
+    world.settings.audit_file.write_bytes(b"")
+
+    assert check_audit(world.settings).ok is False
