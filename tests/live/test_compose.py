@@ -196,7 +196,7 @@ class ComposePostgres(PostgresServer):
         mapped = ["-D", str(data), "-p", str(host.postgres_port), "-k", str(self.folder)]
         mapped += ["-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
         with (host.folder / "postgres.log").open("wb") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self._tethered([str(programs / command), *arguments, *mapped]),
                 env={"PATH": "/usr/bin:/bin"},
                 stdout=log,
