@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from runtime_core.identity import Activation, Micros, Principal, Route, Session, Sink
     from runtime_core.pack import PackRevision
+    from runtime_core.pipeline import Attempt
 
 
 class AuthoritySource(Protocol):
@@ -46,6 +47,8 @@ class Authority:
         self.tenant = tenant
         self.version = version
         self._source = source
+        self.decisions: dict[tuple[str, ...], Attempt] = {}
+        """What the pipeline decided against this snapshot (see `pipeline.decide`)."""
         self._activations: dict[str, Activation] = {}
         self._sessions: dict[str, Session | None] = {}
         self._principals: dict[str, Principal | None] = {}

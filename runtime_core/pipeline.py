@@ -74,7 +74,10 @@ class Attempt(NamedTuple):
 
 
 _SENSE_ENABLE = Capability.SENSE_ENABLE.value
+_ROWS_AT = Attempt._fields.index("revision")
 _REFUSED_AT = Attempt._fields.index("refused")
+DECISIONS_KEPT = 50_000
+"""Decisions kept per snapshot, some 250 bytes each; above that they are forgotten at once and made again."""
 _new = tuple.__new__
 """Makes an Attempt of its fields in a third of the time of calling the class: every decision makes two."""
 
@@ -254,6 +257,24 @@ def judge(one: Attempt) -> Attempt:
             break
     ending = (found, None, None) if type(found) is Refused else (None, found, None)
     return _new(Attempt, (*one[:_REFUSED_AT], *ending))
+
+
+def decide(authority: Authority, facts: Facts, route: Route, now: Micros) -> Attempt:
+    """Return the judged attempt; walks the gates once per snapshot for what is decided alike.
+
+    A decision hangs on the snapshot's rows, which stand as long as the snapshot does, and on the moment only where the
+    grant that allows has an end. So it is kept with the snapshot, by what selects its rows, and dropped with it: after
+    any change to who may do what, everything is walked again.
+    """
+    key = (facts.activation_id, facts.pack_id, facts.ref, facts.publisher, route.id)
+    kept = authority.decisions.get(key)
+    if kept is not None and (kept.grant is None or kept.grant.expires_at is None or now < kept.grant.expires_at):
+        return _new(Attempt, (facts, route, now, *kept[_ROWS_AT:]))
+    decided = judge(attempt(authority, facts, route, now))
+    if len(authority.decisions) >= DECISIONS_KEPT:
+        authority.decisions.clear()
+    authority.decisions[key] = decided
+    return decided
 
 
 def _with_failure(one: Attempt, failure: str | None) -> Attempt:

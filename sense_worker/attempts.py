@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.event import delivery_id
-from runtime_core.pipeline import Attempt, Facts, attempt, judge
+from runtime_core.pipeline import Attempt, Facts, decide
 from sinks.protocol import Delivery
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def judged(authority: Authority, claimed: Claimed, route: Route, now: Micros) ->
     facts = Facts(
         *(claimed.event_id, claimed.tenant, claimed.pack_id, claimed.ref, claimed.activation_id, claimed.publisher)
     )
-    return Judged(claimed, judge(attempt(authority, facts, route, now)))
+    return Judged(claimed, decide(authority, facts, route, now))
 
 
 def not_served(authority: Authority, sink: Sink, activation_id: str) -> bool:

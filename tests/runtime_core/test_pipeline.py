@@ -15,7 +15,7 @@ from runtime_core.grants import Grant, GrantTable
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
 from runtime_core.memory import MemoryAudit, MemoryAuthority
 from runtime_core.pack import PackRevision, read_pack
-from runtime_core.pipeline import SENSE_STEPS, Facts, attempt, deliver, judge, sense_record
+from runtime_core.pipeline import SENSE_STEPS, Facts, attempt, decide, deliver, judge, sense_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +55,11 @@ def sink(**values: Any) -> Sink:
     facts: dict[str, Any] = {"tenant": TENANT, "name": "inbox", "kind": "inbox", "audience": "tenant"}
     rest = {"audience_id": None, "partitioned": True, "workspace": False, "held": None}
     return Sink(**(facts | rest | values))
+
+
+def route(owner: str, route_id: str | None = None) -> Route:
+    """Return a route to the inbox for whatever ref."""
+    return Route(route_id or f"r-{owner}", TENANT, owner, "mail", "*", "inbox", None, None)
 
 
 class World:
@@ -319,3 +324,53 @@ def test_a_decision_is_recorded_with_the_owner_as_principal_and_the_publisher_be
 def test_a_text_cannot_be_broken_by_a_name():
     """Control characters and braces in a name stay on the line and inside it."""
     assert errors.TRIGGER_NOT_DECLARED.text("a\nb{}") == "trigger not declared: a\\nb{}"
+
+
+def test_a_decision_is_made_once_per_snapshot_and_fits_the_event_at_hand(world, monkeypatch):
+    """What is decided alike is not walked again, and every attempt has its own event, route and moment."""
+    calls = []
+    monkeypatch.setattr(pipeline, "judge", lambda one, walk=judge: (calls.append(one), walk(one))[1])
+    authority = world.rows.snapshot(TENANT)
+    first = decide(authority, Facts(b"1" * 16, TENANT, "mail", "personal", "a1", "ana"), route("ana"), NOW)
+    again = decide(authority, Facts(b"2" * 16, TENANT, "mail", "personal", "a1", "ana"), route("ana"), NOW + 1)
+    other = decide(authority, Facts(b"3" * 16, TENANT, "mail", "brain", "a1", "ana"), route("ben"), NOW)
+
+    assert len(calls) == 2
+    assert (first.grant, again.grant, other.grant) == (
+        grant(id="g-ana"),
+        grant(id="g-ana"),
+        grant(id="g-ben", principal="ben"),
+    )
+    assert (again.facts.event_id, again.now) == (b"2" * 16, NOW + 1)
+
+
+@pytest.mark.spec("9.4.4")
+@pytest.mark.case("C15")
+def test_a_kept_decision_ends_with_its_grant_and_with_its_snapshot(world):
+    """A grant's end is looked at every time; a revocation makes a new snapshot, in which nothing is kept."""
+    world.rows.put_grant(grant(id="g-ana", expires_at=NOW + 5))
+    authority = world.rows.snapshot(TENANT)
+    facts = Facts(b"1" * 16, TENANT, "mail", "personal", "a1", "ana")
+
+    assert [decide(authority, facts, route("ana"), NOW + at).refused is None for at in (0, 4, 5, 6)] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    world.rows.put_grant(grant(id="g-ana"))
+    assert decide(world.rows.snapshot(TENANT), facts, route("ana"), NOW).refused is None
+    world.rows.drop_grant("g-ana")
+    assert decide(world.rows.snapshot(TENANT), facts, route("ana"), NOW).refused is not None
+
+
+def test_kept_decisions_stay_bounded(world, monkeypatch):
+    """However many routes meet one snapshot, no more than the bound is kept, and each is decided rightly."""
+    monkeypatch.setattr(pipeline, "DECISIONS_KEPT", 3)
+    authority = world.rows.snapshot(TENANT)
+    facts = Facts(b"1" * 16, TENANT, "mail", "personal", "a1", "ana")
+
+    decided = [decide(authority, facts, route("ana", f"r{number}"), NOW).refused for number in range(10)]
+
+    assert decided == [None] * 10
+    assert len(authority.decisions) <= 3
