@@ -226,7 +226,7 @@ class _Walk:
         if char == '"':
             self._fail_in_text(at + 1)
         word = _NO_NUMBER.match(self._text, at)
-        self._fail(f"{word[0]} is no JSON number" if word else f"{shown(char)} is not expected")
+        self._fail(f"'{word[0]}' is no JSON number" if word else f"{shown(char)} is not expected")
 
     def _fail_in_text(self, start: int) -> NoReturn:
         match = _BROKEN_TEXT.match(self._text, start)

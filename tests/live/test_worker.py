@@ -127,7 +127,7 @@ def test_a_refused_entry_waits_while_its_record_cannot_be_written(world):
     with world.client() as client:
         client.xadd("sense:t-red:events", {"other": "x"})
         until(lambda: "ledger busy" in str(client.hvals("sense:health")), what="health says what it waits for")
-        assert client.xlen("sense:t-red:events") == 1
+        assert client.xpending("sense:t-red:events", "sense")["pending"] == 1
     with world.database.write() as connection:
         connection.exec_driver_sql("ALTER TABLE moved_away RENAME TO sense_dead_entry")
 

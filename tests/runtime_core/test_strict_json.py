@@ -112,8 +112,8 @@ class TestRefusals:
         [
             (b'{"a":{"b":1,"b":2}}', 'doc /a/b (line 1, column 13): the key "b" stands twice'),
             (b'{"a":1,\n "\\u0061":2}', 'doc /a (line 2, column 2): the key "a" stands twice'),
-            (b'[{"x/y~":NaN}]', "doc /0/x~1y~0 (line 1, column 10): NaN is no JSON number"),
-            (b"[0,-Infinity]", "doc /1 (line 1, column 4): -Infinity is no JSON number"),
+            (b'[{"x/y~":NaN}]', "doc /0/x~1y~0 (line 1, column 10): 'NaN' is no JSON number"),
+            (b"[0,-Infinity]", "doc /1 (line 1, column 4): '-Infinity' is no JSON number"),
             (b'{"n":-1e999}', "doc /n (line 1, column 6): a number that overflows 64 bit floating point: -1e999"),
             (b"[9223372036854775808]", "doc /0 (line 1, column 2): an integer of 19 digits: outside signed 64 bit"),
             (b'["a\\ud800b"]', "doc /0 (line 1, column 4): lone surrogate \\ud800"),
@@ -205,8 +205,8 @@ def test_a_pointer_escapes_as_rfc_6901() -> None:
 
 CASE_MESSAGES = {
     "C06-invalid-utf8.bin": "encoding error: not UTF-8",
-    "C07-infinity-event.json": "doc /payload/high (line 1, column 109): Infinity is no JSON number",
-    "C07-nan-event.json": "doc /payload/value (line 1, column 110): NaN is no JSON number",
+    "C07-infinity-event.json": "doc /payload/high (line 1, column 109): 'Infinity' is no JSON number",
+    "C07-nan-event.json": "doc /payload/value (line 1, column 110): 'NaN' is no JSON number",
     "C08-deep-array.json": "nested deeper than 64 levels",
     "C08-deep-object.json": "nested deeper than 64 levels",
     "C08-long-int.json": "an integer of 5000 digits: outside signed 64 bit",

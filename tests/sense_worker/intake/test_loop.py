@@ -1,18 +1,14 @@
-"""The loop keeps a batch in hand while this installation cannot record it, and loses none of it."""
+"""The intake loop: what fails for its content is found and buried, what killed a reader is buried unread (C05)."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from runtime_core.errors import AuditUnavailable, LedgerBusy
 from sense_worker.intake.loop import IntakeLoop
 from sense_worker.intake.record import Recorder
-from sense_worker.storage.authority import SqlAuthoritySource
-from sense_worker.vault import Vault
-from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
 
 if TYPE_CHECKING:
@@ -23,34 +19,36 @@ if TYPE_CHECKING:
 
 
 class Streams:
-    """Hands nothing out; keeps what was acknowledged."""
+    """A reader that holds what a test gives it; `died` is how often a process ended with an entry alone."""
 
-    def __init__(self) -> None:
-        self.acknowledged: list[Any] = []
+    def __init__(self, died: int = 0) -> None:
+        self.died = died
+        self.acknowledged: list[str] = []
 
     def micros(self) -> int:
-        return 1
+        return 2**60
 
-    def acknowledge(self, entries: Any) -> None:
-        self.acknowledged += entries
+    def mark_alone(self, _entry) -> int:
+        return self.died
+
+    def unmark_alone(self, entry) -> None:
+        raise AssertionError(entry)
+
+    def acknowledge(self, entries) -> None:
+        self.acknowledged += [entry.id for entry in entries]
 
 
-class Pulse:
-    """Keeps the states it was told, and stops the loop at the second."""
+class Nothing:
+    """A bell, a pulse and a drain that have nothing to do."""
 
-    def __init__(self, stop: threading.Event) -> None:
-        self.states: list[str] = []
-        self._stop = stop
+    def ring(self, _lanes) -> None: ...
 
-    def write(self, _now: int, state: str) -> None:
-        self.states.append(state)
-        if len(self.states) > 1:
-            self._stop.set()
+    def write(self, _now, _state) -> None: ...
 
 
 @pytest.fixture
 def bench(tmp_path: Path, database: Database) -> Iterator[IntakeBench]:
-    """Tenant t-red with ana granted and routed to the inbox."""
+    """A recorder on each of the two databases, with ana granted and routed to the inbox."""
     bench = IntakeBench(tmp_path, database)
     bench.rows.grant("ana")
     bench.rows.route("ana")
@@ -58,33 +56,55 @@ def bench(tmp_path: Path, database: Database) -> Iterator[IntakeBench]:
     bench.close()
 
 
-@pytest.mark.parametrize(
-    ("fault", "state"),
-    [
-        (None, "sealed secret: no key opens it"),
-        (LedgerBusy("database", "is locked"), "ledger busy"),
-        (AuditUnavailable("audit.jsonl", "disk full"), "audit unavailable"),
-    ],
-)
-def test_a_fault_of_the_installation_keeps_entries_where_they_are(bench, monkeypatch, fault, state):
-    """A lost key, a locked database, a full disk: no entry is refused or acknowledged for it, and health says why."""
-    if fault is None:
-        lost = SqlAuthoritySource(bench.database, Registry(), Vault([b"x" * 32]))
-        monkeypatch.setattr(bench.ports.authorities, "_source", lost)
-    else:
+def loop(bench: IntakeBench, streams: Streams, recorder: Recorder) -> IntakeLoop:
+    """Return a loop over these parts."""
+    nothing = Nothing()
+    limits = {"reclaim_s": 1.0, "crash_limit": 3, "batch_bytes": 1_000_000}
+    return IntakeLoop(streams, recorder, nothing, nothing, nothing, lambda: ["t-red"], threading.Event(), **limits)
 
-        def fail(*_: Any) -> None:
-            raise fault
 
-        monkeypatch.setattr(bench.ports.audit, "append", fail)
-        monkeypatch.setattr(bench.ports.ledger, "insert_events", fail)
-    stop, streams = threading.Event(), Streams()
-    pulse = Pulse(stop)
-    limits = {"reclaim_s": 1, "crash_limit": 3, "batch_bytes": 1_000_000}
-    loop = IntakeLoop(streams, Recorder(bench.ports), None, None, pulse, list, stop, **limits)
+@pytest.mark.case("C05")
+def test_an_entry_that_ended_three_processes_is_buried_without_being_looked_at(bench, monkeypatch):
+    """After three deaths alone the entry is `crashed`, acknowledged, and never admitted again."""
+    entry, streams = bench.entry(deliveries=4), Streams(died=3)
+    recorder = Recorder(bench.ports)
+    monkeypatch.setattr(recorder, "record", lambda *_: pytest.fail("it was looked at"))
 
-    handled = loop._handle([bench.entry()], 1)
+    loop(bench, streams, recorder)._handle_alone(entry)
 
-    assert handled is False
-    assert (pulse.states, streams.acknowledged) == ([state, state], [])
-    assert bench.dead() == []
+    assert [word for word, _ in bench.dead()] == ["crashed"]
+    assert streams.acknowledged == [entry.id]
+    assert bench.query("SELECT count(*) FROM sense_event") == [(0,)]
+
+
+@pytest.mark.case("C05")
+def test_an_entry_that_died_less_often_is_handled(bench):
+    """Two deaths are not three: the entry is recorded like any other."""
+    entry, streams = bench.entry(deliveries=3), Streams(died=2)
+
+    loop(bench, streams, Recorder(bench.ports))._handle_alone(entry)
+
+    assert bench.query("SELECT count(*) FROM inbox_item") == [(1,)]
+    assert streams.acknowledged == [entry.id]
+
+
+@pytest.mark.case("C05")
+def test_the_one_entry_that_fails_is_found_and_its_neighbours_are_recorded(bench, monkeypatch):
+    """A batch that fails for one entry is halved; that one is tried three times and buried, the rest are delivered."""
+    entries, streams = [bench.entry() for _ in range(7)], Streams()
+    recorder = Recorder(bench.ports)
+    record, tries = recorder.record, []
+
+    def failing(batch, now):
+        if entries[4] in batch:
+            tries.append(len(batch))
+            raise RuntimeError("of this entry alone")
+        return record(batch, now)
+
+    monkeypatch.setattr(recorder, "record", failing)
+    loop(bench, streams, recorder)._handle(entries, 2**60)
+
+    assert bench.query("SELECT count(*) FROM inbox_item") == [(6,)]
+    assert bench.query("SELECT stream_id, word FROM sense_dead_entry") == [(entries[4].id, "crashed")]
+    assert sorted(streams.acknowledged) == sorted(entry.id for entry in entries)
+    assert tries.count(1) == 3

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import hmac
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +20,9 @@ from sense_worker.intake.stream import StreamEntry
 from sense_worker.storage import tables
 from sense_worker.storage.rows import Rows as Statements
 from sense_worker.wire import stream_of
+from sense_worker.wiring import build_ports
 from tests.intake_bench import IntakeBench
-from tests.provision import Rows
+from tests.provision import POLICY, SURFACE, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -216,7 +219,17 @@ def test_words_that_are_no_numbers_never_pass(bench, name):
 
     assert bench.record(bench.entry(body=(CASES / name).read_bytes())) == {"malformed": 1}
     assert bench.query("SELECT count(*) FROM sense_event") == [(0,)]
-    assert "NaN" not in bench.settings.audit_file.read_text()
+    told = bench.settings.audit_file.read_text() + bench.dead()[0][1]
+    assert re.search(r"(?<!['-])-?\b(NaN|Infinity)\b", told) is None, "quoted in a sentence they are no numbers"
+
+
+@pytest.mark.case("C07")
+def test_no_form_of_infinity_passes(bench):
+    """-Infinity, and a number that overflows to it, are malformed too."""
+    granted(bench)
+    bodies = [b'{"ref":"new_item","data":{"n":%b}}' % number for number in (b"-Infinity", b"1e999", b"-1e999")]
+
+    assert bench.record(*(bench.entry(body=body) for body in bodies)) == {"malformed": 3}
 
 
 @pytest.mark.case("C09")
@@ -497,3 +510,83 @@ def test_an_announcement_without_a_moment_happened_when_it_was_signed(bench):
     expected = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(int(moment)))
     assert bench.query("SELECT occurred_at FROM sense_event") == [(expected,)]
     assert bench.query("SELECT occurred_at FROM inbox_item") == [(expected,)]
+
+
+@pytest.mark.case("C12")
+def test_a_repeat_is_a_repeat_in_every_process(bench):
+    """Recorders that share nothing but the database, as processes do, accept one message once between them."""
+    granted(bench)
+    others = [record_module.Recorder(build_ports(bench.settings)) for _ in range(2)]
+    moment = f"{time.time() - 299:.0f}"
+    first = bench.entry(message_id="m", signed_at=moment)
+    copies = [bench.entry(message_id="m", signed_at=moment, body=first.fields[b"b"]) for _ in others]
+
+    counts = [bench.record(first)]
+    for other, copy in zip(others, copies, strict=True):
+        parts = other.record([copy], int(time.time() * 1e6))
+        counts.append({word: number for word, number in parts[0].counts.items() if number})
+        other._ports.database.dispose()
+
+    assert counts == [{"accepted": 1}, {"repeat": 1}, {"repeat": 1}]
+    assert bench.query("SELECT count(*) FROM inbox_item") == [(1,)]
+
+
+@pytest.mark.case("C11")
+def test_an_entry_without_a_signature_or_signed_with_nothing_is_refused(bench):
+    """No s at all, and a signature under the empty key, are failed authentications like any other."""
+    unsigned = bench.entry()
+    del unsigned.fields[b"s"]
+    empty = bench.entry()
+    parts = (b"sense1", *(empty.fields[name] for name in (b"c", b"i", b"t", b"b")))
+    message = b"".join(b"%d:%b," % (len(part), part) for part in parts)
+    empty.fields[b"s"] = hmac.digest(b"", message, "sha256").hex().encode()
+
+    assert bench.record(unsigned, empty) == {"bad_signature": 2}
+
+
+@pytest.mark.case("C06")
+@pytest.mark.case("C10")
+def test_what_was_refused_is_kept_byte_for_byte_and_audited(bench):
+    """Each refused entry's raw form holds its exact bytes, one audit line says why, and a good neighbour arrives."""
+    granted(bench)
+    odd = (CASES / "C06-invalid-utf8.bin").read_bytes()
+    bad = [bench.entry(body=odd), bench.entry(fields={odd: b"x"}), bench.entry(fields={b"s": b"\xff" * 64})]
+
+    assert bench.record(*bad, bench.entry()) == {
+        "malformed": 1,
+        "unknown_field": 1,
+        "bad_signature": 1,
+        "accepted": 1,
+    }
+    kept = dict(bench.query("SELECT stream_id, raw FROM sense_dead_entry"))
+    for entry in bad:
+        raw = base64.b64decode(kept[entry.id])
+        assert all(name in raw and value in raw for name, value in entry.fields.items())
+    lines = [line for line in bench.audited() if line["action"] == "sense.refuse"]
+    assert {line["subject"].split()[-1] for line in lines} == {entry.id for entry in bad}
+    assert {line["ok"] for line in lines} == {False}
+    assert bench.query("SELECT count(*) FROM inbox_item") == [(1,)]
+
+
+@pytest.mark.case("C59")
+def test_one_id_under_two_packs_and_two_projects(bench):
+    """The same message id of one principal is another event under another pack, and a conflict within one pack."""
+    granted(bench)
+    bench.rows.pack({**SURFACE, "id": "post"}, {**POLICY, "surface_id": "post"})
+    bench.rows.put(
+        tables.ActivationRow,
+        id="a-post",
+        session_id="ses-ana",
+        pack_id="post",
+        secret=bench.vault.seal(b"post secret"),
+        previous_until=0,
+        created_at=1,
+    )
+    bench.secrets["a-post"] = b"post secret"
+    bench.activate("a-apollo", "ana", project="apollo")
+
+    assert bench.record(
+        bench.entry(message_id="e-1", data={"n": 1}),
+        bench.entry(message_id="e-1", data={"n": 2}, activation="a-post"),
+        bench.entry(message_id="e-1", data={"n": 3}, activation="a-apollo"),
+    ) == {"accepted": 2, "conflict": 1}

@@ -469,3 +469,18 @@ def test_a_mock_binding_is_legal_only_where_the_setting_says_so(world):
     world.operator.settings = world.settings.model_copy(update={"allow_mock": True})
 
     assert world.operator.install_pack(source).pack_id == "mail"
+
+
+@pytest.mark.case("C22")
+def test_a_pack_with_a_mark_is_refused_and_the_others_go_on(world):
+    """A byte-order mark in either file refuses that pack alone: what is in force stays, and can be activated."""
+    world.operator.install_pack(world.pack())
+    for name in ("policy.json", "surface.json"):
+        source = world.pack({**SURFACE, "id": "marked"}, {**POLICY, "surface_id": "marked"})
+        file = source / name
+        file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+        with pytest.raises(PackParseError, match="mark"):
+            world.operator.install_pack(source)
+
+    assert [row.pack_id for row in world.operator.list_packs()] == ["mail"]
+    assert world.operator.activate("mail").pack_id == "mail"
