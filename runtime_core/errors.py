@@ -12,6 +12,7 @@
     ├── SettingsError          a setting stops the start
     ├── AuditUnavailable       the audit cannot be written now
     ├── LedgerBusy             the database is locked or away; try again
+    ├── LedgerLost             the database's file was removed or replaced under this process
     └── PublishError           an event was not accepted
         ├── IngressFull        the stream is at its bound
         └── IngressUnreachable Redis does not answer
@@ -116,6 +117,10 @@ class AuditUnavailable(HcpError):
 
 class LedgerBusy(HcpError):
     """The database is locked or away; the same call may succeed later."""
+
+
+class LedgerLost(HcpError):
+    """The database's file was removed or replaced while this process had it open; only a new process can go on."""
 
 
 class PublishError(HcpError):

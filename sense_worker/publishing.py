@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import hiredis
 
-from runtime_core.errors import IngressFull, IngressUnreachable, LedgerBusy, PublishError, UsageError
+from runtime_core.errors import HcpError, IngressFull, IngressUnreachable, LedgerBusy, PublishError, UsageError
 from sense_worker.announcement import Announcement, Prepared, Published, prepare, written
 from sense_worker.spool import Sender
 from sense_worker.wire import build_entry, stream_of
@@ -220,7 +220,7 @@ class Publishing:
         """Wait until the ledger holds the event. Raises PublishError after `confirm_timeout_s`."""
         look = partial(ledger, bytes.fromhex(published.event_id))
         until, pause = self.monotonic() + self.confirm_timeout_s, LOOK_S
-        while not (yield Do(partial(_not_busy, look))):
+        while not (yield Do(partial(_not_busy, look, published))):
             if self.monotonic() >= until:
                 raise PublishError(
                     f"event {published.event_id}",
@@ -241,11 +241,15 @@ def _chunk(prepared: Sequence[Prepared], start: int) -> Sequence[Prepared]:
     return prepared[start : start + CHUNK]
 
 
-def _not_busy(look: Callable[[], bool]) -> bool:
+def _not_busy(look: Callable[[], bool], published: Published) -> bool:
+    """Return what a look into the ledger answers; a ledger that cannot be looked into takes nothing back."""
     try:
         return look()
     except LedgerBusy:
         return False
+    except HcpError as error:
+        reason = f"accepted as {published.stream_id}, but the ledger cannot be asked: {error}"
+        raise PublishError(f"event {published.event_id}", reason) from error
 
 
 def _said(error: OSError) -> str:

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from runtime_core.audit_chain import ChainedAudit
-from runtime_core.errors import HcpError, SettingsError
+from runtime_core.errors import HcpError, LedgerLost, SettingsError
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.logs import log
@@ -88,7 +88,7 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
     """Return the ports of this process; to be called after the fork."""
     vault = Vault.load(settings)
     kinds = Registry.load() if registry is None else registry
-    database = Database(settings.database_url)
+    database = Database(settings.database_url, on_lost=end_lost)
     rotated: deque[Head] = deque()
     return Ports(
         database=database,
@@ -108,6 +108,15 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
 def end_hung(lane: str) -> None:
     """End this process, whose sink does not answer: it is started again, and what it had claimed runs alone then."""
     log().error("process ends: its sink does not answer", lane=lane)
+    os._exit(1)
+
+
+def end_lost(error: LedgerLost) -> None:
+    """End this process at once, whose ledger nobody else can read: nothing more is acknowledged into it.
+
+    What it knows of the old file (versions, snapshots) must not be taken for the new one's, so it does not go on.
+    """
+    log().error("process ends: its ledger is gone", error=str(error))
     os._exit(1)
 
 

@@ -67,7 +67,7 @@ def initialize(settings: Settings, tenant: str, principal: str) -> InitResult:
 def _sealed(database: Database) -> bytes | None:
     """Return the newest secret that the database holds; None where there is none, or no database yet."""
     if database.kind == "sqlite" and not Path(database.url.database or "").exists():
-        return None  # to look would make it
+        return None
     try:
         with database.read() as connection:
             if not sa.inspect(connection).has_table(SESSION.name):

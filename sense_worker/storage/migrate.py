@@ -30,10 +30,13 @@ _LOCK = 0x5E45E0001
 def migrate(database: Database) -> None:
     """Create the tables or bring them to `HEAD`, under one lock; does nothing where they are there already.
 
+    The one place where a SQLite file is made.
+
     Safe from many processes at once: the first one works, the others wait and find it done (C58). One transaction: a
     step that fails leaves the schema as it was. Raises SettingsError where the schema is more than one step newer
     than this release, and LedgerBusy where the database is locked or away.
     """
+    database.create()
     with database.read() as connection:
         if _distance(schema_step(connection)) >= 0:
             return

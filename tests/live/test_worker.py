@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,10 +17,10 @@ from tests.live.worlds import World, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.redis_servers import RedisServer
 
+STREAM = "sense:t-red:events"
 ONE = {"SENSE_INTAKE": "1", "SENSE_CONCURRENCY": "1"}
 
 
@@ -90,6 +92,35 @@ def test_a_server_that_restarts_and_stalls_is_only_waited_for(world, server):
 
     assert world.states() == {"delivered": 21}
     assert len(warnings(world)) < 60
+
+
+@pytest.mark.parametrize("back", ["the file", "a backup"])
+def test_an_event_is_not_acknowledged_into_a_ledger_that_nobody_can_read(world, tmp_path, back):
+    """The database's file is moved away: its processes end and say so, health is bad, events wait for a file.
+
+    Put back, or a backup in its place, the work goes on without a restart of the worker.
+    """
+    world.worker()
+    publish(world, 0)
+    until(lambda: inbox(world) == 1)
+    world.database.dispose()
+    file = Path(str(world.database.url.database))
+    kept = file.rename(tmp_path / "kept.db")
+
+    with world.client() as client, world.publisher(attempts=20) as publisher:
+        published = publisher.publish("new_item", {"n": 1}, id="m-1")
+        until(lambda: "its ledger is gone" in world.workers[0].log.read_text(), what="the log says so")
+        findings = {one.name: one.ok for one in check_health(world.settings).findings}
+        assert findings["database"] is False
+        assert [one.decode() for one, _ in client.xrange(STREAM)] == [published.stream_id]
+    if back == "a backup":
+        with sqlite3.connect(kept) as source, sqlite3.connect(tmp_path / "backup.db") as target:
+            source.backup(target)
+        kept = tmp_path / "backup.db"
+    kept.rename(file)
+
+    world.database = Database(str(world.settings.database_url))
+    until(lambda: inbox(world) == 2, 60)
 
 
 @pytest.mark.case("C61")

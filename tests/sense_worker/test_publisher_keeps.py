@@ -197,6 +197,17 @@ def test_what_is_kept_is_not_waited_for(spool):
     assert stream.drive(kept.publish(one(), "ledger")).spooled
 
 
+def test_a_ledger_that_is_not_there_does_not_hide_that_the_event_was_accepted(tmp_path):
+    """The stream has it already: the error says under which id, and what is wrong with the ledger."""
+    stream = Stream()
+    look = LedgerLook(f"sqlite:///{tmp_path}/none.db")
+
+    with pytest.raises(PublishError, match=r"accepted as 1-0, but the ledger cannot be asked: .*no database at"):
+        stream.drive(rules(stream, ledger=look).publish(one(), "ledger"))
+    assert stream.ids == ["e-1"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_look_into_the_database_finds_the_event_by_its_id(tmp_path):
     """A ledger given by its URL is looked into: the row is there or not, and a bad URL is a SettingsError."""
     url = f"sqlite:///{tmp_path}/sense.db"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
-from runtime_core.errors import LedgerBusy
+from runtime_core.errors import LedgerBusy, LedgerLost, SettingsError
 from sense_worker.storage.engine import Database
+from sense_worker.storage.migrate import migrate
 from sense_worker.storage.schema import TENANT
 
 if TYPE_CHECKING:
@@ -94,3 +96,74 @@ def cut_in_the_middle(database: Database, other: Database) -> None:
         with other.read() as killer:
             assert killer.scalar(sa.select(sa.func.pg_terminate_backend(pid, 5000)))
         connection.execute(sa.select(TENANT))
+
+
+def test_a_look_at_a_file_that_is_not_there_makes_none(tmp_path):
+    """Neither reading nor writing makes a database: the error names the place and what makes one."""
+    database = Database(f"sqlite:///{tmp_path}/none.db")
+
+    for look in (database.read, database.write):
+        with pytest.raises(SettingsError, match=r"no database at .*/none\.db \(run `sense-worker init`"), look():
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["sense.db", "with space", "100%25?mode=ro#x&é.db"])
+def test_only_the_maker_of_the_tables_makes_the_file(tmp_path, name):
+    """Whatever its name is, also through a link that leads nowhere yet; a second run finds it."""
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    database = Database(sa.URL.create("sqlite", database=str(tmp_path / "link")).render_as_string())
+    migrate(database)
+    migrate(database)
+    add(database, "t-red")
+    database.dispose()
+
+    again = Database(sa.URL.create("sqlite", database=str(tmp_path / name)).render_as_string())
+    assert tenants(again) == ["t-red"]
+    again.dispose()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    """The maker of the tables makes no folders: it names the place."""
+    with pytest.raises(SettingsError, match=r"none/sense\.db: No such file or directory"):
+        migrate(Database(f"sqlite:///{tmp_path}/none/sense.db"))
+
+
+@pytest.fixture
+def lost(sqlite_url: str) -> Iterator[tuple[Database, Path, list[LedgerLost]]]:
+    """A database with one row and an open connection, its file, and what it told who asked to be told."""
+    told: list[LedgerLost] = []
+    database = Database(sqlite_url, on_lost=told.append)
+    add(database, "t-red")
+    yield database, Path(str(database.url.database)), told
+    database.dispose()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_no_longer_the_one_that_was_opened_is_not_used(lost, replaced):
+    """Removed, or another in its place: nothing is read or written, whoever asked is told; put back, it goes on."""
+    database, file, told = lost
+    kept = file.rename(file.with_suffix(".kept"))
+    if replaced:
+        file.write_bytes(kept.read_bytes())
+
+    for use in (tenants, lambda database: add(database, "t-blue")):
+        with pytest.raises(LedgerLost, match="was removed or replaced"):
+            use(database)
+
+    assert [str(file) == error.place for error in told] == [True, True]
+    kept.rename(file)
+    assert tenants(database) == ["t-red"]
+
+
+def test_a_commit_into_a_file_whose_name_is_gone_is_no_success(lost):
+    """The file is removed while a transaction writes: what it committed nobody can read, so it fails."""
+    database, file, _ = lost
+
+    def write_and_remove() -> None:
+        with database.write() as connection:
+            connection.execute(sa.insert(TENANT).values(id="t-lost", authority_version=1, created_at=1))
+            file.unlink()
+
+    with pytest.raises(LedgerLost):
+        write_and_remove()

@@ -55,6 +55,7 @@ def test_eight_writers_and_a_reader_on_one_file_lose_nothing(tmp_path, rows):
     """Every row and every increment of eight processes is there, with no error shown and a reader all the while."""
     url = f"sqlite:///{tmp_path / 'many.db'}"
     database = Database(url)
+    database.create()
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE counter (n INTEGER)")
         connection.exec_driver_sql("CREATE TABLE written (writer INTEGER, number INTEGER)")
@@ -82,6 +83,7 @@ def test_a_lock_that_outlasts_the_wait_is_a_failure_that_may_be_tried_again(tmp_
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_S", 0.1)
     url = f"sqlite:///{tmp_path / 'locked.db'}"
     holder, waiter = Database(url), Database(url)
+    holder.create()
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:

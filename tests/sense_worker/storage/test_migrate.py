@@ -131,6 +131,7 @@ def test_migrating_again_changes_nothing(database: Database) -> None:
 def test_a_step_that_fails_leaves_nothing_behind(empty_database_urls: Callable[[], str]) -> None:
     """A migration is one transaction: when it meets a table that is in its way, no other table stays."""
     database = Database(empty_database_urls())
+    database.create()
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE sense_route (id INTEGER)")
 
@@ -145,6 +146,7 @@ def test_a_step_that_fails_leaves_nothing_behind(empty_database_urls: Callable[[
 def test_a_database_without_tables_is_refused_with_the_way_out(empty_database_urls: Callable[[], str]) -> None:
     """A worker does not start on an empty database, and says what to run."""
     database = Database(empty_database_urls())
+    database.create()
 
     with pytest.raises(SettingsError) as refused:
         check_schema(database)
@@ -198,6 +200,7 @@ def test_six_processes_may_create_the_tables_at_once(
         url = empty_database_urls()
         database = Database(url)
         if behind == "one version behind":  # of 0001: the schema's own table is there and says nothing yet
+            database.create()
             with database.write() as connection:
                 connection.exec_driver_sql(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)")
 
