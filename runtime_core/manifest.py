@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from runtime_core.closed import Closed
 from runtime_core.exact_json import pointer
 from runtime_core.manifest_models import AnyAdapter, Binding, Lasting, Name, PackId, Sandbox, StimulusTrigger, Verb
-from runtime_core.pack_file import FILE_NAMES, Closed, fault, read_document, read_model
+from runtime_core.pack_file import FILE_NAMES, fault, read_document, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag
 
+from runtime_core.closed import Closed
 from runtime_core.event import NAME, PACK_ID
 from runtime_core.exact_json import shown
-from runtime_core.pack_file import Closed
 from runtime_core.schemas import ANY_OBJECT, NO_PROPERTIES, Schema, compile_schema
 
 RESERVED_ARGS = frozenset({"confirm", "apply"})

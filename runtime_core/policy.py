@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from runtime_core.pack_file import Closed, found, read_document, read_model
+from runtime_core.closed import Closed, VersionOne
+from runtime_core.pack_file import read_document, read_model
 
 Operation = Literal["read", "write"]
 Land = Literal["personal", "brain", "local"]
-
-
-def _is_version(value: Any) -> Any:
-    """Compare by type and value: a strict Literal[1] takes true and 1.0 for 1 (§4.1.version)."""
-    if type(value) is int and value == 1:
-        return value
-    raise ValueError(f"must be the integer 1, not {found(value)}")
 
 
 class Privacy(Closed):
@@ -42,7 +36,7 @@ class Policy(Closed):
     """The whole file (§4.1); coverage is lint's (§4.4)."""
 
     surface_id: str
-    version: Annotated[Literal[1], BeforeValidator(_is_version)]
+    version: VersionOne
     verbs: dict[str, PolicyEntry]
     stimuli: dict[str, PolicyEntry] = Field(default_factory=dict)
 

@@ -15,6 +15,7 @@ import typer
 from sense_worker.cli import (
     activations,
     auditing,
+    checking,
     failures,
     grants,
     packs,
@@ -33,7 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_START, _SETUP, _READ = "Start", "Set up", "Read"
+_START, _SETUP, _CHECK, _READ = "Start", "Set up", "Check", "Read"
 
 
 @dataclass
@@ -61,6 +62,7 @@ def options(
 running.register_start(app, panel=_START)
 activations.register(app, panel=_SETUP)
 publishing.register(app, panel=_SETUP)
+checking.register(app, panel=_CHECK)
 running.register_read(app, panel=_READ)
 reading.register(app, panel=_READ)
 for name, group, panel in (

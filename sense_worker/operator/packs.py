@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.archive import read_source
-from runtime_core.errors import MISSING_PACK_INSTALL, Denied, LintIssue, NotFound, PackError, PackLintError, UsageError
+from runtime_core.errors import Denied, LintIssue, NotFound, PackError, PackLintError, UsageError
 from runtime_core.grants import Capability, GrantTable
+from runtime_core.install import install_refusal
 from runtime_core.manifest import parse_manifest
 from runtime_core.pack import PackFiles, read_pack
-from sense_worker.operator.desk import Desk, need_control_plane
+from sense_worker.operator.desk import Desk
 from sense_worker.operator.names import pack_name
 from sense_worker.operator.views import CommandView, PackView, TriggerView
 from sense_worker.storage import packs
@@ -112,20 +113,18 @@ class Packs(Desk):
 
         A pack whose manifest cannot be read has neither plane nor id: whoever may install some pack learns why.
         """
-        if manifest is not None:
-            need_control_plane(change, manifest.plane)
+        plane = None if manifest is None else manifest.plane
         pack_id = pack_id if manifest is None else manifest.id
+        wanted = Capability.PACK_INSTALL
         grants = self._source(change.connection).grants(change.acting.tenant, change.acting.principal)
         if pack_id is None:
-            wanted = Capability.PACK_INSTALL
-            allowed = any(
-                one.capability == wanted and one.keys is None and one.allows(None, change.now) for one in grants
-            )
+            every = (one for one in grants if one.capability == wanted and one.keys is None)
+            grant = next((one for one in every if one.allows(None, change.now)), None)
         else:
-            found = GrantTable(grants).find(Capability.PACK_INSTALL, pack_id, None, None, change.now)
-            allowed = found is not None
-        if not allowed:
-            raise Denied(MISSING_PACK_INSTALL.text())
+            grant = GrantTable(grants).find(wanted, pack_id, None, None, change.now)
+        refusal = install_refusal(operator=change.acting.operator, plane=plane, grant=grant)
+        if refusal is not None:
+            raise Denied(refusal.text())
 
 
 def _read(source: Path) -> tuple[PackFiles | None, PackError | None]:

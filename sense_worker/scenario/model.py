@@ -1,0 +1,329 @@
+"""The form of a scenario file, version 1 (DESIGN §10): closed models, one for each kind of row, case and step.
+
+The sections above `cases` are rows as given. What stands inside a case is not judged here: it goes to the product's own
+doors, which is what a case is for.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+
+from runtime_core.closed import Closed, VersionOne, found
+from runtime_core.event import is_moment
+from runtime_core.grants import Capability
+
+if TYPE_CHECKING:
+    from runtime_core.identity import Micros
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SPAN = re.compile(r"([+-])([0-9]{1,9})(s|m|h|d)", re.ASCII)
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_NAME_LIMIT = 256
+
+Lasting = Field(strict=False)
+"""On a tuple: JSON and YAML have lists."""
+Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAME_LIMIT)]
+
+
+def micros(moment: str) -> Micros:
+    """Return a moment in RFC 3339 as microseconds since the epoch."""
+    return (datetime.fromisoformat(moment.upper()) - EPOCH) // timedelta(microseconds=1)
+
+
+def span(text: str) -> Micros:
+    """Return the microseconds of `+2h`, `-30s`, `+400s` or `+7d`."""
+    match = _SPAN.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not {found(text)}; write +90s, +15m, +12h or +30d")
+    return int(f"{match[1]}{int(match[2]) * _UNITS[match[3]]}") * 1_000_000
+
+
+def _a_moment(text: str) -> str:
+    if not is_moment(text) or text[17:19] == "60":
+        raise ValueError(f"not {found(text)}; write RFC 3339 with a zone, as 2026-06-01T12:00:00Z")
+    return text
+
+
+def _a_span(text: str) -> str:
+    span(text)
+    return text
+
+
+def _an_end(text: str) -> str:
+    return text if is_moment(text) and text[17:19] != "60" else _a_span(text)
+
+
+Span = Annotated[str, AfterValidator(_a_span)]
+End = Annotated[str, AfterValidator(_an_end)]
+"""A moment, or a span from the moment at which the row is made."""
+
+
+class PackSource(Closed):
+    """An inline pack: each of the two files as an object or as raw text."""
+
+    surface: Any = None
+    policy: Any = None
+    surface_text: str | None = None
+    policy_text: str | None = None
+
+    @model_validator(mode="after")
+    def _each_once(self) -> PackSource:
+        for file in ("surface", "policy"):
+            if len(self.model_fields_set & {file, f"{file}_text"}) != 1:
+                raise ValueError(f"an inline pack has either {file} or {file}_text")
+        return self
+
+
+class ProjectSink(Closed):
+    """A sink whose audience is one project."""
+
+    project: Name
+
+
+SinkWord = Literal["inbox", "workspace", "own", "tenant"] | ProjectSink
+
+
+class PrincipalRow(Closed):
+    """A principal, and the session named like it."""
+
+    tenant: Name
+    kind: str = "human"
+    projects: Annotated[tuple[Name, ...], Lasting] = ()
+    operator: bool = False
+    expires: End | None = None
+    """The end of the session named like the principal; absent: it has none within the scenario."""
+
+
+class SessionRow(Closed):
+    """A further session."""
+
+    principal: Name
+    tenant: Name
+
+
+class GrantRow(Closed):
+    """A grant in the tenant of its principal."""
+
+    principal: Name
+    capability: Capability = Field(strict=False)
+    pack: Name
+    keys: Annotated[tuple[Name, ...], Lasting] | None = None
+    project: Name | None = None
+    expires: End | None = None
+
+    @model_validator(mode="after")
+    def _null_is_not_absent(self) -> GrantRow:
+        for name in ("keys", "project", "expires"):
+            if name in self.model_fields_set and getattr(self, name) is None:
+                raise ValueError(f"{name} is null; leave it out for all")
+        return self
+
+    @property
+    def same(self) -> tuple[Any, ...]:
+        """What equal rows have in common: `keys` is a set, all else as written."""
+        keys = None if self.keys is None else frozenset(self.keys)
+        return self.principal, self.capability, self.pack, keys, self.project, self.expires
+
+
+class ActivationRow(Closed):
+    """A pack on a session; `principal` names the session that is named like it."""
+
+    session: Name | None = None
+    principal: Name | None = None
+    pack: Name
+    project: Name | None = None
+    workspace: bool = False
+
+    @model_validator(mode="after")
+    def _one_session(self) -> ActivationRow:
+        if (self.session is None) == (self.principal is None):
+            raise ValueError("names either its session or its principal")
+        return self
+
+    @property
+    def on(self) -> str:
+        """The session's name."""
+        return self.session or self.principal or ""
+
+
+class RouteRow(Closed):
+    """A principal's wish to have a ref of a pack in a sink."""
+
+    principal: Name
+    pack: Name
+    ref: Name
+    sink: SinkWord
+
+
+class NamedActivation(ActivationRow):
+    """An activation made by a step."""
+
+    name: Name
+
+
+class Membership(Closed):
+    """A principal in a project."""
+
+    principal: Name
+    project: Name
+
+
+class Sense(Closed):
+    """An announcement. `raw` stands in the place of the body's fields; null in `message` takes one away."""
+
+    activation: Any
+    ref: Any = None
+    data: Any = None
+    subject: Any = None
+    id: Any = None
+    hold: bool = False
+    message: dict[str, Any] = Field(default_factory=dict)
+    raw: str | None = None
+
+
+class Exec(Closed):
+    """An exec envelope under a session. `raw` stands in the place of the envelope's fields."""
+
+    activation: Any = None
+    session: Any = None
+    project: Any = None
+    pack_id: Any = None
+    verb_key: Any = None
+    args: Any = None
+    face: Literal["json", "cli"] = "json"
+    envelope: dict[str, Any] = Field(default_factory=dict)
+    raw: str | None = None
+
+
+class Asked(Closed):
+    """Who asks about, or wants to install, which pack; the principal names its session."""
+
+    principal: Any
+    pack: Any
+
+
+class Case(Closed):
+    """What all cases have."""
+
+    name: Name | None = None
+
+
+class SenseCase(Case):
+    """Announce, and attempt every route at once unless `hold`."""
+
+    sense: Sense
+    expect: dict[str, Any]
+
+
+class ExecCase(Case):
+    """Run one command."""
+
+    exec: Exec
+    expect: dict[str, Any]
+
+
+class InstallCase(Case):
+    """Install one of the scenario's packs."""
+
+    install: Asked
+    expect: dict[str, Any]
+
+
+class AvailableCase(Case):
+    """Ask what of a pack may be used."""
+
+    available: Asked
+    expect: dict[str, Any]
+
+
+class AgainCase(Case):
+    """Attempt what is not delivered yet of an earlier case."""
+
+    again: Name
+    expect: dict[str, Any]
+
+
+class Step(Closed):
+    """One change to the world."""
+
+    grant: GrantRow | None = None
+    revoke: GrantRow | None = None
+    join: Membership | None = None
+    leave: Membership | None = None
+    activate: NamedActivation | None = None
+    deactivate: Name | None = None
+    disable: Name | None = None
+    enable: Name | None = None
+    revoke_session: Name | None = None
+    connect: Name | None = None
+    disconnect: Name | None = None
+    pause: SinkWord | None = None
+    resume: SinkWord | None = None
+    remove: Name | None = None
+    replace: PackSource | None = None
+    clock: Span | None = None
+
+    @model_validator(mode="after")
+    def _one_change(self) -> Step:
+        if len(self.model_fields_set) != 1 or self.change[1] is None:
+            raise ValueError("a step makes exactly one change")
+        return self
+
+    @property
+    def change(self) -> tuple[str, Any]:
+        """The name of the change, and what it is about."""
+        name = next(iter(self.model_fields_set))
+        return name, getattr(self, name)
+
+
+class StepCase(Case):
+    """Change the world."""
+
+    step: Step
+
+
+_KINDS = ("sense", "exec", "install", "available", "again", "step")
+
+
+def _kind(value: Any) -> str | None:
+    if isinstance(value, Case):
+        return next(kind for kind in _KINDS if hasattr(value, kind))
+    given = [kind for kind in _KINDS if kind in value] if isinstance(value, dict) else []
+    return given[0] if len(given) == 1 else None
+
+
+AnyCase = Annotated[
+    Annotated[SenseCase, Tag("sense")]
+    | Annotated[ExecCase, Tag("exec")]
+    | Annotated[InstallCase, Tag("install")]
+    | Annotated[AvailableCase, Tag("available")]
+    | Annotated[AgainCase, Tag("again")]
+    | Annotated[StepCase, Tag("step")],
+    Discriminator(
+        _kind,
+        custom_error_type="case_kind",
+        custom_error_message="a case has exactly one of sense, exec, install, available, step, again",
+    ),
+]
+
+
+class Scenario(Closed):
+    """The whole file."""
+
+    scenario: VersionOne
+    now: Annotated[str, AfterValidator(_a_moment)] = "2026-06-01T12:00:00Z"
+    packs: Annotated[tuple[str | PackSource, ...], Lasting] = ()
+    rejected: dict[Name, Literal["surface", "policy", "lint"]] = Field(default_factory=dict)
+    lint: dict[Name, Annotated[tuple[str, ...], Lasting]] = Field(default_factory=dict)
+    projects: dict[Name, Name] = Field(default_factory=dict)
+    principals: dict[Name, PrincipalRow] = Field(default_factory=dict)
+    sessions: dict[Name, SessionRow] = Field(default_factory=dict)
+    grants: Annotated[tuple[GrantRow, ...], Lasting] = ()
+    activations: dict[Name, ActivationRow] = Field(default_factory=dict)
+    routes: dict[Name, RouteRow] = Field(default_factory=dict)
+    connected: Annotated[tuple[Name, ...], Lasting] = ()
+    cases: Annotated[tuple[AnyCase, ...], Lasting] = ()
