@@ -11,13 +11,13 @@ import sqlalchemy as sa
 
 from runtime_core.audit_chain import ChainedAudit
 from runtime_core.errors import HcpError
-from sense_worker.intake.health import HEALTH_KEY
+from sense_worker.intake.health import FUTURE_ID_MICROS, HEALTH_KEY
 from sense_worker.server import NO_EVICTION, connect, server_facts
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
 from sense_worker.up_file import discover_redis_url
 from sense_worker.vault import Vault
-from sense_worker.waiting import oldest_entry
+from sense_worker.waiting import oldest_entry, streams_ahead
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,6 +152,10 @@ class _Look:
             tenants = list(connection.scalars(sa.text("SELECT id FROM sense_tenant")))
         with self._client() as client:
             oldest, now = oldest_entry(client, tenants), redis_micros(client)
+            ahead = streams_ahead(client, tenants, now + FUTURE_ID_MICROS)
+        if ahead:
+            way_out = "a worker makes it anew once it is empty; see `docs/operate.md`, Health"
+            return False, f"the last id of {ahead[0]} lies in the future: somebody wrote an id of their own ({way_out})"
         if oldest is None:
             return True, "nothing waits"
         age_s = (now - oldest.micros) / 1e6

@@ -42,6 +42,8 @@ LOOK_S, LOOK_LIMIT_S = 0.01, 0.25
 
 # Of the server as a whole and for a while only: another attempt may succeed.
 _PASSING = frozenset({"LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "MISCONF", "NOREPLICAS"})
+_EXHAUSTED = "exhausted the last possible ID"
+"""In Redis's answer where no id is left for an entry."""
 _NOT_ALLOWED = frozenset({"NOAUTH", "WRONGPASS", "NOPERM"})
 
 
@@ -203,6 +205,9 @@ class Publishing:
         code = str(error).partition(" ")[0]
         if code == "OOM":
             return IngressFull(self.server, "is at its memory limit", "give the server more memory, or start a worker")
+        if _EXHAUSTED in str(error):
+            way_out = "a worker makes it anew once it is empty: start one, try again; see `sense-worker health`"
+            return IngressFull(stream_of(self.activation.tenant), "somebody wrote the greatest id into it", way_out)
         if code in _PASSING:
             return IngressUnreachable(self.server, f"takes nothing now: {error}")
         if code in _NOT_ALLOWED:

@@ -48,6 +48,24 @@ def oldest_entry(client: redis.Redis, tenants: Sequence[str]) -> Waiting | None:
     return min(found, key=lambda waiting: waiting.micros, default=None)
 
 
+def streams_ahead(client: redis.Redis, tenants: Sequence[str], limit_micros: int) -> list[str]:
+    """Return these tenants' streams whose last id lies after `limit_micros`; one round trip. Raises redis.RedisError.
+
+    `client` decodes its answers. Whoever may write to a stream can write an id of their own, and all later ones are
+    greater: after the greatest possible one the stream takes nothing more.
+    """
+    streams = [stream_of(tenant) for tenant in tenants]
+    asked = client.pipeline(transaction=False)
+    for stream in streams:
+        asked.xinfo_stream(stream)
+    answers = zip(streams, asked.execute(raise_on_error=False), strict=True)
+    return [
+        stream
+        for stream, answer in answers
+        if not _absent(answer) and Waiting(stream, str(answer["last-generated-id"])).micros > limit_micros
+    ]
+
+
 def _last_read(answer: Any) -> str:
     """Return the last id the group was given; without stream or group nothing was read."""
     if _absent(answer):

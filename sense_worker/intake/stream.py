@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from redis.exceptions import ResponseError
 
 from runtime_core.errors import printable
-from sense_worker.intake.health import HEALTH_KEY
+from sense_worker.intake.health import FUTURE_ID_MICROS, HEALTH_KEY
 from sense_worker.logs import log
 from sense_worker.wire import stream_of
 
@@ -46,6 +46,25 @@ return {listed, redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, unpack(ids))}
 """List what a dead reader holds and take it, in one step: an entry that it acknowledged in between, waking for a
 moment, would look like one whose body is gone. Redis 7 leaves entries that were deleted out of the answer to XCLAIM,
 older servers answer them with no fields; either way such an entry is lost, and the ledger must say so (C02)."""
+SET_RIGHT = """
+local facts = redis.pcall('XINFO', 'STREAM', KEYS[1])
+if facts.err then return false end
+local fact = {}
+for at = 1, #facts, 2 do fact[facts[at]] = facts[at + 1] end
+local last = fact['last-generated-id']
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+if tonumber(string.match(last, '^%d+')) <= now_ms + ARGV[2] or fact['length'] > 0 then return false end
+local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1])
+if not pending.err and pending[1] > 0 then return false end
+redis.call('DEL', KEYS[1])
+redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
+redis.call('XSETID', KEYS[1], string.format('%d-18446744073709551615', now_ms))
+return last
+"""
+"""Make a stream anew whose last id lies in the future, in one step, and only where it is empty and nothing is pending:
+whoever may write to it can write an id of their own, and after the greatest there is no further one for anybody. Its
+ids go on after this millisecond, so that none is given twice."""
 NO_STREAM_S = 10.0
 """How often a key that is no stream is looked at again."""
 READ_CEILING = 2_000
@@ -162,13 +181,15 @@ class Streams:
     def take_over(self, tenants: Sequence[str], lock_s: float) -> list[StreamEntry]:
         """Take a page of entries from readers that live no more; one reader at a time does this.
 
-        Also forgets dead readers with nothing pending, so their number stays bounded (C04).
+        Also forgets dead readers with nothing pending, so their number stays bounded (C04), and sets right a drained
+        stream whose last id lies in the future.
         """
         if not self._redis.set(RECLAIM_LOCK, self.consumer, nx=True, px=int(lock_s * 1000)):
             return []
         taken: list[StreamEntry] = []
         for tenant in tenants:
             stream = stream_of(tenant)
+            self._set_right(stream)
             for consumer, pending in self._dead_consumers(stream):
                 if pending == 0:
                     self._redis.eval(FORGET, 2, stream, _alive_key(consumer), GROUP, consumer)
@@ -187,6 +208,11 @@ class Streams:
             mine = [pending for name, pending in self._consumers(stream) if name == self.consumer]
             if mine == [0]:
                 self._redis.xgroup_delconsumer(stream, GROUP, self.consumer)
+
+    def _set_right(self, stream: str) -> None:
+        last = cast("bytes | None", self._redis.eval(SET_RIGHT, 1, stream, GROUP, FUTURE_ID_MICROS // 1000))
+        if last is not None:
+            log().warning("stream made anew: its last id lay in the future", stream=stream, last=last.decode())
 
     def _take_from(self, tenant: str, stream: str, consumer: str, limit: int) -> list[StreamEntry]:
         listed, claimed = cast(

@@ -306,3 +306,63 @@ def test_a_key_that_is_no_stream_keeps_no_other_tenant_waiting(client, monkeypat
 
     assert found == ["t-blue"]
     assert [entry.tenant for _ in range(2) for entry in streams.read(["t-red", "t-blue"])] == ["t-red"]
+
+
+GREATEST = f"{2**64 - 1}-{2**64 - 1}"
+
+
+def add_greatest(client: redis.Redis) -> None:
+    client.xadd(STREAM, {"b": "evil"}, id=GREATEST)
+
+
+def set_greatest(client: redis.Redis) -> None:
+    client.execute_command("XSETID", STREAM, GREATEST)
+
+
+def add_future(client: redis.Redis) -> None:
+    client.xadd(STREAM, {"b": "evil"}, id=f"{2**64 - 1}-0")
+
+
+@pytest.mark.parametrize("write", [add_greatest, set_greatest, add_future])
+def test_a_stream_whose_last_id_lies_in_the_future_is_made_anew_once_it_is_drained(client, write):
+    """After an id that leaves no room for another, the tenant's next announcement is taken, and read, in real time."""
+    first, second = reader(client), reader(client)
+    before = client.xadd(STREAM, {"b": "before"})
+    first.acknowledge(first.read(["t-red"]))
+    write(client)
+    if write is not add_future:
+        with pytest.raises(redis.ResponseError, match="exhausted the last possible ID"):
+            client.xadd(STREAM, {"b": "refused"})
+    first.acknowledge(first.read(["t-red"]))
+    second.read(["t-red"])
+
+    first.take_over(["t-red"], 1)
+    at = first.micros()
+    after = client.xadd(STREAM, {"b": "after"})
+    (entry,) = second.read(["t-red"])
+
+    assert (entry.id, entry.fields) == (after.decode(), {b"b": b"after"})
+    assert abs(entry.micros - at) < 60_000_000
+    assert int(after.partition(b"-")[0]) > int(before.partition(b"-")[0])
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_stream_is_not_made_anew_while_an_entry_is_unread_or_in_hand(client, taken):
+    """Unread, or read and not acknowledged, even with its body gone: what stands there stays."""
+    streams = reader(client)
+    streams.read(["t-red"])
+    waiting = client.xadd(STREAM, {"b": "waits"})
+    last = waiting
+    if taken:
+        streams.read(["t-red"])
+        client.xdel(STREAM, waiting)
+        client.execute_command("XSETID", STREAM, last := GREATEST.encode())
+    else:
+        add_greatest(client)
+        last = GREATEST.encode()
+
+    streams.take_over(["t-red"], 1)
+
+    assert client.xinfo_stream(STREAM)["last-generated-id"] == last
+    assert client.xpending(STREAM, GROUP)["pending"] == taken
+    assert [id for id, _ in client.xrange(STREAM)] == ([] if taken else [waiting, last])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runtime_core.audit_verify import verify
+from runtime_core.errors import IngressFull
 from sense_worker.health import check_health
 from sense_worker.publisher import Announcement
 from sense_worker.storage.engine import Database
@@ -121,6 +122,21 @@ def test_an_event_is_not_acknowledged_into_a_ledger_that_nobody_can_read(world, 
 
     world.database = Database(str(world.settings.database_url))
     until(lambda: inbox(world) == 2, 60)
+
+
+def test_the_greatest_id_keeps_nobody_from_announcing_for_long(world):
+    """Somebody wrote it: the publisher hears what is the matter, and a worker sets the stream right by itself."""
+    greatest = f"{2**64 - 1}-{2**64 - 1}"
+    with world.client() as client, world.publisher() as publisher:
+        client.xadd(STREAM, {"b": "x"}, id=greatest)
+        with pytest.raises(IngressFull, match=f"{STREAM}: somebody wrote the greatest id into it"):
+            publisher.publish("new_item", {"n": 1}, id="m-1")
+        world.worker()
+        until(lambda: not client.xinfo_stream(STREAM)["last-generated-id"].startswith(b"18446744073709551615"))
+        publisher.publish("new_item", {"n": 1}, id="m-1")
+
+    until(lambda: inbox(world) == 1)
+    assert world.query("SELECT stream_id, word FROM sense_dead_entry") == [(greatest, "unknown_credential")]
 
 
 @pytest.mark.case("C61")

@@ -122,6 +122,17 @@ def test_an_id_from_the_future_is_bad(runtime: Runtime) -> None:
     assert list(runtime.bad()) == ["reader"]
 
 
+@pytest.mark.parametrize("ahead_ms", [60_000, 2**63])
+def test_a_stream_whose_last_id_lies_in_the_future_is_bad(runtime: Runtime, ahead_ms: int) -> None:
+    """Also when it is empty: at the greatest id nobody could announce, and the finding says what becomes of it."""
+    entry = f"{runtime.now() // 1000 + ahead_ms}-0"
+    runtime.redis.xdel(STREAM, runtime.redis.xadd(STREAM, {"b": "x"}, id=entry))
+
+    text = runtime.bad()["stream"]
+
+    assert text.startswith(f"the last id of {STREAM} lies in the future: somebody wrote an id of their own")
+
+
 @pytest.mark.parametrize("read", [False, True])
 def test_an_entry_that_waits_over_a_minute_is_bad(runtime: Runtime, *, read: bool) -> None:
     """Unread or read and not finished: the oldest decides."""
