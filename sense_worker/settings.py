@@ -164,6 +164,8 @@ class Settings(BaseSettings):
     """Fernet keys separated by commas, the current one first; None: the key file (see `Vault.load`)."""
     session_file: Folder = Field(default_factory=lambda known: known["home"] / "operator.session")
     activation_file: Folder | None = None
+    rotate_overlap_s: Seconds = Field(900.0, ge=0, le=2_592_000)
+    """How long the secret before stays good after a rotation that names no overlap; 0: not at all."""
     allow_mock: Flag = False
     """Loosens a guard: bindings of mode mock are legal."""
 

@@ -1,4 +1,4 @@
-"""`activate` and `deactivate`: a pack on the acting session (§1.6.activate)."""
+"""`activate`, `rotate` and `deactivate`: a pack on the acting session (§1.6.activate)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator
-from sense_worker.cli.values import Json, Project, example
+from sense_worker.cli.values import Json, Overlap, Project, example, overlap
 
 Workspace = Annotated[Path | None, typer.Option("--workspace", metavar="DIR", help="The folder of land local.")]
 
@@ -17,6 +17,7 @@ Workspace = Annotated[Path | None, typer.Option("--workspace", metavar="DIR", he
 def register(app: typer.Typer, *, panel: str) -> None:
     """Add the commands of this file to the application."""
     app.command(rich_help_panel=panel, epilog=example("activate git --workspace ."))(activate)
+    app.command(rich_help_panel=panel, epilog=example("rotate act_0123456789abcdef --overlap 15m"))(rotate)
     app.command(rich_help_panel=panel, epilog=example("deactivate act_0123456789abcdef"))(deactivate)
 
 
@@ -32,6 +33,23 @@ def activate(
     with operator() as acting:
         row = acting.activate(pack, project=project, workspace=folder)
     render.print_row(row, f"activated {pack}; its adapter reads SENSE_ACTIVATION_FILE={row.file}", as_json=json)
+
+
+def rotate(
+    activation_id: Annotated[str, typer.Argument(metavar="ACTIVATION")], *, keep: Overlap = None, json: Json = False
+) -> None:
+    """Give an activation a new secret; a running Publisher reads it from the activation's file by itself."""
+    seconds = overlap(keep)
+    with operator() as acting:
+        row = acting.rotate_activation(activation_id, overlap_s=seconds)
+    render.print_row(row, f"rotated {activation_id}; {ending(row.overlap_ends_at)}", as_json=json)
+
+
+def ending(overlap_ends_at: int | None) -> str:
+    """Return what becomes of the secret before."""
+    if overlap_ends_at is None:
+        return "the secret before is dead"
+    return f"the secret before is good until {render.moment(overlap_ends_at)[:19]}Z"
 
 
 def deactivate(activation_id: Annotated[str, typer.Argument(metavar="ACTIVATION")], *, json: Json = False) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator
-from sense_worker.cli.values import Json, duration, example
+from sense_worker.cli.activations import ending
+from sense_worker.cli.values import Json, Overlap, duration, example, overlap
+
+if TYPE_CHECKING:
+    from sense_worker.operator import Operator
 
 principal = typer.Typer(no_args_is_help=True, help="The acting identities of the tenant.")
 session = typer.Typer(no_args_is_help=True, help="Authenticated sessions of principals.")
@@ -74,7 +78,7 @@ def create_session(
     """Issue a session for a principal; its secret goes into a file and is never printed."""
     seconds = duration(expires, "--expires")
     with operator() as acting:
-        place = file or acting.settings.home / "principals" / acting.acting.tenant / f"{principal_id}.session"
+        place = file or _default_file(acting, principal_id)
         row = acting.create_session(principal_id, expires_in_s=seconds, file=place.expanduser().absolute())
     render.print_row(row, f"session of {principal_id}; act as it with SENSE_SESSION_FILE={row.file}", as_json=json)
 
@@ -86,6 +90,30 @@ def list_sessions(*, json: Json = False) -> None:
         rows = acting.list_sessions()
     columns = {"SESSION": "id", "PRINCIPAL": "principal", "EXPIRES": "expires_at", "REVOKED": "revoked_at"}
     render.print_table(rows, columns, as_json=json, empty="no sessions")
+
+
+@session.command("rotate", epilog=example("session rotate ses_0123456789abcdef --overlap 15m"))
+def rotate_session(
+    session_id: Annotated[str, typer.Argument(metavar="SESSION")],
+    *,
+    keep: Overlap = None,
+    file: SessionFile = None,
+    json: Json = False,
+) -> None:
+    """Give a session a new secret, written into its file; of the acting session into the file in use."""
+    seconds = overlap(keep)
+    with operator() as acting:
+        place = file
+        if place is None and acting.acting.session_id != session_id:
+            owners = [row.principal for row in acting.list_sessions() if row.id == session_id]
+            place = _default_file(acting, owners[0]) if owners else None
+        place = None if place is None else place.expanduser().absolute()
+        row = acting.rotate_session(session_id, overlap_s=seconds, file=place)
+    render.print_row(row, f"rotated {session_id}; {ending(row.overlap_ends_at)}", as_json=json)
+
+
+def _default_file(acting: Operator, principal_id: str) -> Path:
+    return acting.settings.home / "principals" / acting.acting.tenant / f"{principal_id}.session"
 
 
 @session.command("revoke", epilog=example("session revoke ses_0123456789abcdef"))

@@ -24,6 +24,14 @@ Limit = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="At most 
 Expires = Annotated[
     str | None, typer.Option("--expires", metavar="DURATION", help="Ends after this long: 90s, 15m, 12h, 30d.")
 ]
+Overlap = Annotated[
+    str | None,
+    typer.Option(
+        "--overlap",
+        metavar="DURATION",
+        help="How long the secret before stays good: 15m, 12h; 0 ends it now. Default: SENSE_ROTATE_OVERLAP_S.",
+    ),
+]
 Project = Annotated[str | None, typer.Option("--project", metavar="PROJECT", help="A project of the tenant.")]
 
 
@@ -43,6 +51,11 @@ def duration(text: str, place: str) -> float:
 def optional_duration(text: str | None, place: str) -> float | None:
     """Return the seconds of a duration, or None where none was given."""
     return None if text is None else duration(text, place)
+
+
+def overlap(text: str | None) -> float | None:
+    """Return the seconds of `--overlap`, 0 among them, or None where it was not given; raises UsageError."""
+    return 0.0 if text is not None and text.strip() in ("0", "0s") else optional_duration(text, "--overlap")
 
 
 def pairs(texts: Iterable[str], place: str, form: str = "NAME=VALUE") -> dict[str, str]:

@@ -78,38 +78,56 @@ class Activations(Desk):
 
     def deactivate(self, activation_id: str) -> IssuedActivation:
         """End an activation: it announces nothing more, and what it announced is not delivered any more."""
-        a, s = ACTIVATION.c, SESSION.c
+        a = ACTIVATION.c
         with self._change("deactivate", activation_id, operator=False) as change:
-            acting = change.acting
-            query = sa.select(ACTIVATION, s.principal).join(SESSION, s.id == a.session_id)
-            row = change.one(query.where(a.tenant == acting.tenant, a.id == activation_id))
-            if row is None or not (acting.operator or row.principal == acting.principal):
-                raise NotFound("activation", f"there is no {activation_id!r}", "see `sense-worker activate --help`")
-            change.pack_id, change.project = row.pack_id, row.project_id
+            row = self._theirs(change, activation_id)
             at = row.revoked_at
             if at is None:
                 at = change.now
-                where = (a.tenant == acting.tenant, a.id == activation_id)
+                where = (a.tenant == change.acting.tenant, a.id == activation_id)
                 change.run(sa.update(ACTIVATION).where(*where).values(revoked_at=at))
             else:
                 change.nothing = True
         self._file(activation_id).unlink(missing_ok=True)
         return self._activation_view(row, at)
 
+    @staticmethod
+    def _theirs(change: Change, activation_id: str) -> Any:
+        """Return an activation with its principal: one's own, to an operator anyone's. Raises NotFound."""
+        a, s, acting = ACTIVATION.c, SESSION.c, change.acting
+        query = sa.select(ACTIVATION, s.principal).join(SESSION, s.id == a.session_id)
+        row = change.one(query.where(a.tenant == acting.tenant, a.id == activation_id))
+        if row is None or not (acting.operator or row.principal == acting.principal):
+            raise NotFound("activation", f"there is no {activation_id!r}", "see `sense-worker activate --help`")
+        change.pack_id, change.project = row.pack_id, row.project_id
+        return row
+
     def _written(self, row: Any, acting: Acting, harness: bytes) -> IssuedActivation:
-        view = self._activation_view(row, None)
-        facts = {
-            "v": 1,
-            "tenant": acting.tenant,
-            "principal": acting.principal,
-            "activation_id": row.id,
-            "pack_id": row.pack_id,
-            "secret": self._vault.open(row.secret).decode(),
-            "redis_url": self._redis_url(),
-        }
-        write_private(self._file(row.id), json.dumps(facts, indent=2) + "\n")
+        secret = self._vault.open(row.secret).decode()
+        write_private(self._file(row.id), self._text(row, acting.principal, secret))
+        self._write_newest(row, acting.principal, secret)
         write_private(self._skill(row), harness.decode())
-        return view
+        return self._activation_view(row, None)
+
+    def _text(self, row: Any, principal: str, secret: str) -> str:
+        """Return the content of the adapter's file."""
+        facts = {"v": 1, "tenant": row.tenant, "principal": principal, "activation_id": row.id, "pack_id": row.pack_id}
+        return json.dumps({**facts, "secret": secret, "redis_url": self._redis_url()}, indent=2) + "\n"
+
+    def _write_newest(self, row: Any, principal: str, secret: str) -> None:
+        """Write the adapter's file again where `secret`, which it holds, has been replaced since.
+
+        Who writes last has then looked last: the file never stays behind a rotation that came in between.
+        """
+        while (newest := self._secret_now(ACTIVATION, row.tenant, row.id)) != secret:
+            secret = newest
+            write_private(self._file(row.id), self._text(row, principal, secret))
+
+    def _secret_now(self, table: sa.Table, tenant: str, credential_id: str) -> str:
+        """Return the secret of a session or activation as its row is now."""
+        with self._database.read() as connection:
+            where = (table.c.tenant == tenant, table.c.id == credential_id)
+            return self._vault.open(connection.execute(sa.select(table.c.secret).where(*where)).one()[0]).decode()
 
     def _file(self, activation_id: str) -> Path:
         return self.settings.home / "activations" / f"{activation_id}.json"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from runtime_core.audit_chain import ChainedAudit
+    from sense_worker.held_file import HeldFile
     from sense_worker.operator.acting import Acting, SessionFile
     from sense_worker.settings import Settings
     from sense_worker.storage.engine import Database
@@ -89,7 +90,7 @@ class Desk:
         vault: Vault,
         audit: ChainedAudit,
         registry: Registry,
-        held: SessionFile,
+        session_file: HeldFile[SessionFile],
         ring: Callable[[Iterable[str]], None] | None = None,
     ) -> None:
         self.settings = settings
@@ -97,14 +98,15 @@ class Desk:
         self._vault = vault
         self._audit = audit
         self._registry = registry
-        self._held = held
+        self._session_file = session_file
         self._ring = ring
 
     @property
     def acting(self) -> Acting:
         """Who acts now; raises Denied where the session no longer stands."""
         with self._database.read() as connection:
-            return authenticate(connection, self._vault, self._held, self._database.now(connection))
+            held = self._session_file.renewed()
+            return authenticate(connection, self._vault, held, self._database.now(connection))
 
     @contextmanager
     def _change(self, action: str, subject: str | None = None, *, operator: bool = True) -> Iterator[Change]:
@@ -113,13 +115,14 @@ class Desk:
         The tenant's lock is taken before anything is read, so that what is looked at here cannot change meanwhile.
         Raises Denied, UsageError and its kinds, AuditUnavailable, LedgerBusy.
         """
+        held = self._session_file.renewed()
         denied = AuditRecord(action, ok=False, tenant=None, principal=None, subject=subject, reason=UNKNOWN_SESSION)
         try:
             with self._database.write() as connection:
-                lock_authority(connection, self._held.tenant)
+                lock_authority(connection, held.tenant)
                 now = self._database.now(connection)
                 try:
-                    identified = identify(connection, self._vault, self._held, now)
+                    identified = identify(connection, self._vault, held, now)
                 except UsageError:
                     self._audit.append([denied])
                     raise
@@ -144,7 +147,7 @@ class Desk:
         """Read as the acting session; raises Denied where it no longer stands."""
         with self._database.read() as connection:
             now = self._database.now(connection)
-            yield connection, authenticate(connection, self._vault, self._held, now)
+            yield connection, authenticate(connection, self._vault, self._session_file.renewed(), now)
 
     def _wake(self, lanes: Iterable[str]) -> None:
         """Ring lanes after a commit. A bell that cannot be rung is made up for by the sweep."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from sense_worker.operator.acting import read_session
-from sense_worker.operator.activations import Activations
+from sense_worker.operator.acting import held_session
 from sense_worker.operator.grants import Grants
 from sense_worker.operator.initialize import DEFAULT_TENANT, OPERATOR, initialize
 from sense_worker.operator.packs import Packs
 from sense_worker.operator.principals import Principals
 from sense_worker.operator.reading import Reading
+from sense_worker.operator.rotation import Rotation
 from sense_worker.operator.sinks_routes import SinksRoutes
 from sense_worker.ring import ring_by
 from sense_worker.storage.engine import Database
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from sense_worker.settings import Settings
 
 
-class Operator(Principals, Grants, Packs, SinksRoutes, Activations, Reading):
+class Operator(Principals, Grants, Packs, SinksRoutes, Rotation, Reading):
     """Acts as the session of a file. Use it as a context manager, or `close` it."""
 
     @classmethod
     def open(cls, settings: Settings, *, session_file: Path | None = None, registry: Registry | None = None) -> Self:
-        """Act as the session in `session_file`, by default SENSE_SESSION_FILE.
+        """Act as the session in `session_file`, by default SENSE_SESSION_FILE; read again once it was rotated.
 
         Raises UsageError for a file that is missing or no session's, SettingsError for keys, for a database address,
         or for a schema this release cannot work with.
         """
-        held = read_session(session_file or settings.session_file)
+        held = held_session(session_file or settings.session_file)
         vault = Vault.load(settings)
         database = Database(settings.database_url)
         try:

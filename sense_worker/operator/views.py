@@ -40,6 +40,20 @@ class IssuedSession:
 
 
 @dataclass(frozen=True, slots=True)
+class RotatedSession:
+    """A session with a new secret, which is told this once and stands in `file` where there is one."""
+
+    id: str
+    tenant: str
+    principal: str
+    expires_at: int
+    overlap_ends_at: int | None
+    """Until when the secret before is good too; None: it is dead already."""
+    file: str | None
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ProjectView:
     """A project and who is in it."""
 
@@ -142,6 +156,19 @@ class IssuedActivation:
     skill: str
     created_at: int
     revoked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedActivation:
+    """An activation with a new secret, which stands in the file that its adapter reads."""
+
+    id: str
+    session_id: str
+    pack_id: str
+    project: str | None
+    file: str
+    overlap_ends_at: int | None
+    """Until when the secret before is good too; None: it is dead already."""
 
 
 @dataclass(frozen=True, slots=True)

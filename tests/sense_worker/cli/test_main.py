@@ -38,10 +38,10 @@ LEAVES = dict(leaves(COMMAND))
 
 
 EXPECTED = """
-    init up worker demo status health version publish explain activate deactivate
+    init up worker demo status health version publish explain activate rotate deactivate
     pack-lint pack-install pack-list pack-show pack-remove
     principal-add principal-list principal-disable principal-enable
-    session-create session-list session-revoke
+    session-create session-list session-rotate session-revoke
     project-add project-add-member project-remove-member project-list
     grant-add grant-revoke grant-list
     sink-add sink-list sink-pause sink-resume sink-remove
