@@ -62,10 +62,12 @@ class Grants(Desk):
                 "keys": wanted,
                 "project": project,
             }
-            for there in self._equal(change.connection, row):
+            equal = self._equal(change.connection, row)
+            for there in equal:
                 if there.expires_at is None and expires_at is None:
                     change.nothing = True
                     return there
+            for there in equal:
                 if there.expires_at is not None and there.expires_at <= change.now:  # hosts grant again and again
                     change.run(sa.delete(GRANT).where(GRANT.c.id == there.id))
             grant_id = new_id("grt")
