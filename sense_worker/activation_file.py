@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
 from runtime_core.errors import DoorError, UsageError
 from runtime_core.event import event_id
 from runtime_core.strict_json import parse_object
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from sense_worker.held_file import HeldFile
 
 ENV = "SENSE_ACTIVATION_FILE"
 _LIMIT = 65_536
@@ -43,11 +42,24 @@ class ActivationFile:
         return event_id(self.tenant, self.principal, self.pack_id, message_id)
 
 
-def read_activation(path: Path | None) -> ActivationFile:
-    """Read the file at `path`, else at SENSE_ACTIVATION_FILE. Raises UsageError naming the place and the way out."""
+def held_activation(path: Path | None) -> HeldFile[ActivationFile]:
+    """Return the file at `path`, else at SENSE_ACTIVATION_FILE, read now and again after a rotation (DESIGN §3).
+
+    Raises UsageError naming the place and the way out.
+    """
     named = str(path) if path is not None else os.environ.get(ENV, "")
     if not named:
         raise UsageError(ENV, "is not set", _WAY_OUT)
+    return HeldFile(Path(named), _parsed, lambda one, other: one.origin == other.origin)
+
+
+def read_activation(path: Path | None) -> ActivationFile:
+    """Read the file at `path`, else at SENSE_ACTIVATION_FILE. Raises UsageError naming the place and the way out."""
+    return held_activation(path).value
+
+
+def _parsed(path: Path) -> ActivationFile:
+    named = str(path)
     try:
         document = parse_object(_read(named), limit=_LIMIT, what=named)
     except DoorError as error:

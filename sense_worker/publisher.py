@@ -16,7 +16,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime_core.errors import UsageError
-from sense_worker.activation_file import ENV, read_activation
+from sense_worker.activation_file import ENV, held_activation
 from sense_worker.announcement import Announcement, Published
 from sense_worker.publishing import Confirm, Do, Exchange, Pause, Plan, Publishing, Step
 from sense_worker.resp import Address, Connection
@@ -42,7 +42,8 @@ class AnyPublisher(ABC):
     `activation_file` defaults to SENSE_ACTIVATION_FILE, `redis_url` to the server that file names. `timeout_s`
     (seconds) bounds each wait for the server, `attempts` how often it is asked; no more than `stream_limit` entries
     are put on the stream. `spool` names a file for what cannot be sent. confirm="ledger" looks into `ledger`, a
-    function that tells whether an event id (16 bytes) is there, or into the ledger at `database_url`.
+    function that tells whether an event id (16 bytes) is there, or into the ledger at `database_url`. A secret that was
+    rotated is taken up from the file before the next round trip; the server stays the one of the start.
     Raises UsageError where one of these is wrong, naming the place and the way out.
     """
 
@@ -59,7 +60,8 @@ class AnyPublisher(ABC):
         ledger: Callable[[bytes], bool] | None = None,
         database_url: str | None = None,
     ) -> None:
-        activation = read_activation(activation_file)
+        file = held_activation(activation_file)
+        activation = file.value
         url = redis_url or activation.redis_url
         if not url:
             raise UsageError(str(activation_file or ENV), "names no Redis server", "give redis_url=")
@@ -71,6 +73,7 @@ class AnyPublisher(ABC):
         self._look = LedgerLook(database_url) if ledger is None and database_url else None
         self._rules = Publishing(
             activation=activation,
+            file=file,
             server=address.shown,
             stream_limit=stream_limit,
             attempts=attempts,

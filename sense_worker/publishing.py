@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sense_worker.activation_file import ActivationFile
+    from sense_worker.held_file import HeldFile
     from sense_worker.resp import Command, Reply
     from sense_worker.spool import Spool
 
@@ -85,6 +86,8 @@ class Publishing:
     confirm_timeout_s: float
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    file: HeldFile[ActivationFile] | None = None
+    """Where `activation` was read; looked at before each round trip, so that a rotated secret signs what follows."""
 
     def publish(self, announcement: Announcement, confirm: Confirm) -> Plan[Published]:
         """Accept one announcement. Raises as `Publisher.publish` says."""
@@ -179,7 +182,8 @@ class Publishing:
             room = self.stream_limit - self._value(length, int)
             if room <= 0:
                 raise IngressFull(key, f"at its bound of {self.stream_limit} entries", "start or add a worker")
-            replies = yield Exchange(tuple(self._xadd(key, one) for one in chunk[:room]))
+            who = yield from self._newest()
+            replies = yield Exchange(tuple(self._xadd(who, key, one) for one in chunk[:room]))
         except OSError as error:
             raise IngressUnreachable(self.server, f"does not answer: {_said(error)}", "is the server up?") from error
         except hiredis.ReplyError as error:
@@ -187,8 +191,15 @@ class Publishing:
         # extend() keeps what it got before an error reply raises: those entries were added.
         ids.extend(self._value(reply, bytes).decode() for reply in replies)
 
-    def _xadd(self, key: str, one: Prepared) -> Command:
-        who = self.activation
+    def _newest(self) -> Plan[ActivationFile]:
+        """Return the activation with its newest secret; a stat where nothing has changed."""
+        if self.file is None:
+            return self.activation
+        if self.file.changed():
+            yield Do(self.file.renewed)
+        return self.file.value
+
+    def _xadd(self, who: ActivationFile, key: str, one: Prepared) -> Command:
         signed_at = str(int(self.clock()))
         fields = build_entry(who.secret, who.activation_id, one.message_id, signed_at, one.body, one.traceparent)
         return ("XADD", key, "*", *chain.from_iterable(fields.items()))
