@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 WAITING_S = 60.0
 """How long an entry or a due delivery may wait: a sweep rings every second, a takeover happens within seconds."""
+NO_READER = "no reader"
 # The states as the partial index has them.
 _DUE = sa.text(
     "SELECT lane, state, :now - due_at FROM sense_delivery "
@@ -82,7 +83,7 @@ def check_health(settings: Settings, *, waiting_s: float = WAITING_S) -> Health:
 def read_pulses(client: redis.Redis) -> Pulses:
     """Return what the readers wrote last. Raises redis.RedisError."""
     fields: list[dict[str, Any]] = [json.loads(text) for text in client.hvals(HEALTH_KEY)]
-    newest = max(fields, key=lambda field: field["at"], default={"state": "no reader"})
+    newest = max(fields, key=lambda field: field["at"], default={"state": NO_READER})
     return Pulses(
         finished_at=max((int(field["finished_at"]) for field in fields), default=0),
         state=str(newest["state"]),
@@ -130,6 +131,8 @@ class _Look:
     def reader(self) -> tuple[bool, str]:
         with self._client() as client:
             pulses, now = read_pulses(client), redis_micros(client)
+        if not pulses.finished_at and pulses.state != NO_READER:
+            return False, f"no reader finished a turn yet, state {pulses.state}"
         if not pulses.finished_at:
             return False, "no worker ever read here (run `sense-worker worker`)"
         age_s = (now - pulses.finished_at) / 1e6

@@ -52,3 +52,9 @@ class Ports:
                 except LedgerBusy:
                     self.rotated.appendleft(head)
                     return
+
+    def close(self) -> None:
+        """Close the sinks, the audit's files and the connections of this process."""
+        self.sinks.close()
+        self.audit.close()
+        self.database.dispose()

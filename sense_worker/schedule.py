@@ -121,7 +121,7 @@ def main(_index: int, parent: int) -> None:
     ports = build_ports(settings)
     stop_with_parent(stop, parent, lambda: None, 1.0)
     Sweep(ports, redis_client(settings), Doorbell(redis_client(settings), sender(settings)), settings).run(stop)
-    ports.database.dispose()
+    ports.close()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from runtime_core.audit_chain import ChainedAudit
-from runtime_core.errors import HcpError, LedgerLost, SettingsError
+from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy, LedgerLost, SettingsError
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.logs import log
@@ -127,6 +127,7 @@ class DrainProcess:
         self._settings = settings
         self._send = send
         self._pid = 0
+        self._ports: Ports | None = None
         self._drain: Drain | None = None
         self._bell: Doorbell | None = None
 
@@ -134,10 +135,19 @@ class DrainProcess:
         """Drain one lane until it is empty or its turn is over."""
         if self._drain is None or self._bell is None or self._pid != os.getpid():
             self._pid = os.getpid()
-            self._drain = Drain(build_ports(self._settings), on_hung=end_hung)
+            self._ports = build_ports(self._settings)
+            self._drain = Drain(self._ports, on_hung=end_hung)
             self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
         try:
             self._drain.run(lane, self._bell, self._settings.linger_s)
         except (HcpError, RedisError) as error:
             # Nothing is lost: rows claimed are taken over when their lease runs out, and the sweep rings again.
             log().warning("drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")
+            if not isinstance(error, LedgerBusy | AuditUnavailable | RedisError):
+                self._forget()
+
+    def _forget(self) -> None:
+        """Let go of what was built: a fault of what was read then (a key, a setting) may be mended at the next ring."""
+        if self._ports is not None:
+            self._ports.close()
+        self._ports = self._drain = self._bell = None

@@ -101,8 +101,9 @@ def main(index: int, parent: int) -> None:
     with contextlib.suppress(RedisError, LedgerBusy):
         pulse.leave()
         streams.retire(tenants())
-    ports.sinks.close()
-    ports.database.dispose()
+    ports.close()
+    if loop.ended_by is not None:
+        raise loop.ended_by
 
 
 def run(work: Callable[[int, int], None]) -> None:

@@ -2,7 +2,8 @@
 
 An entry leaves the stream only after the transaction that recorded it, or its refusal, has committed. Whatever keeps
 that from happening (database locked, audit full, a key missing, Redis away) keeps the batch in hand and tries again;
-nothing new is read meanwhile, and health says why.
+nothing new is read meanwhile, and health says why. What this process read once at its start (a key, a setting) is not
+mended by trying: the loop ends in order then, and the process is started again with what stands there now.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 TENANTS_EVERY_S = 1.0
 PAUSE_CEILING_S = 2.0
 """Longest pause between two tries: after Redis or the database is back, work resumes within it."""
+FRESH_START_S = 5.0
+"""How long a fault that is neither the database's nor the audit's is met with another try before the loop ends."""
 _STATES: dict[type[HcpError], str] = {AuditUnavailable: "audit unavailable", LedgerBusy: "ledger busy"}
 
 
@@ -67,6 +70,8 @@ class IntakeLoop:
         self._unacknowledged: list[StreamEntry] = []
         self._lost_reply = False
         self.ticked_at = time.monotonic()
+        self.ended_by: HcpError | None = None
+        """The fault that only another process can get past; None where the loop was told to stop."""
 
     def run(self) -> None:
         """Turn until stopped. Redis being away only pauses; one line says so, one that it is back."""
@@ -178,6 +183,7 @@ class IntakeLoop:
         """Do `work` until it is done; None when the stop came first: the entries stay pending for another reader."""
         pause = 0.02
         said = ""
+        begun = time.monotonic()
         while True:
             self.ticked_at = time.monotonic()
             try:
@@ -188,6 +194,9 @@ class IntakeLoop:
                     said = state
                     log().warning(state, error=str(error))
                 self._pulse.write(self._streams.micros(), state)
+                if type(error) not in _STATES and time.monotonic() - begun >= FRESH_START_S:
+                    self.ended_by = error
+                    self._stop.set()
                 if self._stop.wait(pause):
                     return None
                 pause = min(2 * pause, PAUSE_CEILING_S)

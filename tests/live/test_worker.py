@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography.fernet import Fernet
 
 from runtime_core.audit_verify import verify
 from runtime_core.errors import IngressFull
 from sense_worker.health import check_health
+from sense_worker.intake.health import HEALTH_KEY
 from sense_worker.publisher import Announcement
 from sense_worker.storage.engine import Database
 from tests.live.worlds import World, until
@@ -137,6 +139,27 @@ def test_the_greatest_id_keeps_nobody_from_announcing_for_long(world):
 
     until(lambda: inbox(world) == 1)
     assert world.query("SELECT stream_id, word FROM sense_dead_entry") == [(greatest, "unknown_credential")]
+
+
+def test_a_key_that_is_put_right_needs_no_restart_of_the_worker(world):
+    """Under a wrong key file nothing can be opened: events wait, health says why; with the right one they arrive."""
+    right = world.env.pop("SENSE_SECRET_KEYS")
+    file = world.home / "secret.keys"
+    file.touch(0o600)
+    file.write_text(Fernet.generate_key().decode())
+    world.worker()
+    publish(world, 0)
+
+    def state() -> str:
+        with world.client() as client:
+            return " ".join(json.loads(text)["state"] for text in client.hvals(HEALTH_KEY))
+
+    until(lambda: "sealed secret: no key opens it" in state(), what="health says why")
+    assert world.query("SELECT count(*) FROM sense_event") == [(0,)]
+    file.write_text(right)
+
+    until(lambda: world.states() == {"delivered": 1}, 60)
+    assert world.query("SELECT count(*) FROM sense_dead_entry") == [(0,)]
 
 
 @pytest.mark.case("C61")

@@ -115,6 +115,14 @@ def test_no_reader_at_all_is_bad(runtime: Runtime) -> None:
     assert runtime.bad() == {"reader": "no worker ever read here (run `sense-worker worker`)"}
 
 
+def test_a_reader_that_never_finished_says_what_keeps_it(runtime: Runtime) -> None:
+    """A worker under a wrong key is there: the finding names its trouble, not that nobody ever read."""
+    runtime.redis.delete(HEALTH_KEY)
+    runtime.pulse(finished_at=0, state="sealed secret: no key opens it")
+
+    assert runtime.bad() == {"reader": "no reader finished a turn yet, state sealed secret: no key opens it"}
+
+
 def test_an_id_from_the_future_is_bad(runtime: Runtime) -> None:
     """A reader that saw one turns health bad (DESIGN §4)."""
     runtime.pulse(future_id=True)

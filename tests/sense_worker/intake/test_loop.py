@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runtime_core.errors import HcpError, LedgerBusy
+from sense_worker.intake import loop as loop_module
 from sense_worker.intake.loop import IntakeLoop
 from sense_worker.intake.record import Recorder
 from tests.intake_bench import IntakeBench
@@ -108,3 +110,37 @@ def test_the_one_entry_that_fails_is_found_and_its_neighbours_are_recorded(bench
     assert bench.query("SELECT stream_id, word FROM sense_dead_entry") == [(entries[4].id, "crashed")]
     assert sorted(streams.acknowledged) == sorted(entry.id for entry in entries)
     assert tries.count(1) == 3
+
+
+class Marks(Streams):
+    """A reader that counts the marks taken back."""
+
+    unmarked = 0
+
+    def unmark_alone(self, entry) -> None:
+        self.unmarked += 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "ends"),
+    [(HcpError("sealed secret", "no key opens it"), True), (LedgerBusy("database", "locked"), False)],
+)
+def test_a_fault_that_no_further_try_mends_ends_the_loop_in_order(bench, monkeypatch, fault, ends):
+    """A key was read at the start: the entry stays pending, and that counts as no death; a lock is waited for."""
+    entry, streams, recorder = bench.entry(deliveries=2), Marks(), Recorder(bench.ports)
+    record, tries = recorder.record, []
+
+    def failing(entries, now):
+        tries.append(entries)
+        if len(tries) < 4:
+            raise fault
+        return record(entries, now)
+
+    monkeypatch.setattr(loop_module, "FRESH_START_S", 0.0)
+    monkeypatch.setattr(recorder, "record", failing)
+    reading = loop(bench, streams, recorder)
+    reading._handle_alone(entry)
+
+    assert (reading.ended_by is fault, reading._stop.is_set()) == (ends, ends)
+    assert (len(tries), streams.unmarked) == ((1, 1) if ends else (4, 0))
+    assert streams.acknowledged == ([] if ends else [entry.id])
