@@ -9,7 +9,7 @@ import pytest
 
 from sense_worker.publisher import Announcement
 from sense_worker.storage.engine import Database
-from tests.live.worlds import World, until
+from tests.live.worlds import World, until, write_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ def test_five_kills_in_the_middle_of_five_thousand_events_lose_and_double_nothin
 def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path, redis_url, sqlite_url):
     """An event whose sink ends the process by SIGKILL is dead after three deaths alone; its neighbours arrive."""
     plugins = tmp_path / "plugins"
-    write_plugin(plugins)
+    write_plugin(plugins, "deadly", PLUGIN)
     world = World(tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins))
     try:
         world.rows.sink("deadly", "deadly", {"file": str(tmp_path / "lived")}, audience="principal:ana")
@@ -92,7 +92,7 @@ def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path,
 def test_a_sink_that_hangs_gives_its_slot_back(tmp_path, redis_url, sqlite_url):
     """One slot, one sink that never answers: the deliveries of another sink arrive, and the hanging one ends dead."""
     plugins = tmp_path / "plugins"
-    write_plugin(plugins)
+    write_plugin(plugins, "deadly", PLUGIN)
     world = World(
         tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins), SENSE_CONCURRENCY="1", SENSE_INTAKE="1"
     )
@@ -130,7 +130,7 @@ class Options(BaseModel, extra="forbid"):
     file: str
 
 
-class Deadly(SinkBase):
+class Sink(SinkBase):
     kind = "deadly"
     Options = Options
     deadline_s = 0.5
@@ -145,12 +145,3 @@ class Deadly(SinkBase):
                 file.write(one.id + "\\n")
         return [Delivered()] * len(batch)
 """
-
-
-def write_plugin(folder: Path) -> None:
-    """Write a plugin package with its entry point, as an installer would."""
-    info = folder / "deadly-1.dist-info"
-    info.mkdir(parents=True)
-    (folder / "deadly_sink.py").write_text(PLUGIN)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[sense_worker.sinks]\ndeadly = deadly_sink:Deadly\n")

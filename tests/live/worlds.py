@@ -137,6 +137,19 @@ class Worker:
         return self.process.wait(timeout=timeout)
 
 
+def write_plugin(folder: Path, kind: str, source: str) -> Path:
+    """Write a package whose one sink `kind` is the class `Sink` of `source`, as an installer would; returns `folder`.
+
+    A worker finds it with PYTHONPATH.
+    """
+    info = folder / f"{kind}-1.dist-info"
+    info.mkdir(parents=True)
+    (folder / f"{kind}_sink.py").write_text(source)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {kind}\nVersion: 1\n")
+    (info / "entry_points.txt").write_text(f"[sense_worker.sinks]\n{kind} = {kind}_sink:Sink\n")
+    return folder
+
+
 def until(holds: Callable[[], object], timeout: float = 30.0, what: str = "") -> None:
     """Wait until `holds()` is true, looking every 50 ms; fails after `timeout` seconds."""
     deadline = time.monotonic() + timeout
