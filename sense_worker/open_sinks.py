@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import time
+import weakref
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.errors import SINK_MISSING, HcpError
@@ -23,8 +25,13 @@ REOPEN_S = 10.0
 """A sink that could not be opened is tried again after this: what it wants may be there again, and no row tells."""
 
 
-class OpenSink(NamedTuple):
-    """A built and opened sink, with the traits of its kind under these options."""
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+class OpenSink:
+    """A built and opened sink, with the traits of its kind under these options.
+
+    Whoever holds it may use it. The sink is closed when its last holder lets go: a row that changes in the middle of a
+    hand-over, or between a claim and its hand-over, closes nothing under another thread's hands.
+    """
 
     sink: Sink
     traits: Traits
@@ -62,25 +69,26 @@ class OpenSinks:
         at = (authority.tenant, name)
         kept = self._kept.get(at)
         if kept is not None and not kept.sound:
-            self._drop(at)
+            self._kept.pop(at)
             kept = None
         if kept is not None and kept.version == authority.version:
             return kept.opened
         found = rows.query("SELECT kind, options FROM sense_sink WHERE tenant = ? AND name = ?", at)
         if not found:
-            self._drop(at)
+            self._kept.pop(at, None)
             return SINK_MISSING
         row = (str(found[0][0]), bytes(found[0][1]))
-        if kept is None or kept.row != row:
-            self._drop(at)
+        if kept is not None and kept.row != row:
+            self._kept.pop(at)
+            kept = None  # let go of first: where nobody uses the old one it is closed before the new one opens
+        if kept is None:
             kept = _Kept(authority.version, row, self._open(name, *row), time.monotonic())
         self._kept[at] = kept._replace(version=authority.version)
         return kept.opened
 
     def close(self) -> None:
-        """Close every sink of this process."""
-        for at in list(self._kept):
-            self._drop(at)
+        """Let go of every sink of this process: each is closed now, or when whoever uses it is done."""
+        self._kept.clear()
 
     def _open(self, name: str, kind: str, sealed: bytes) -> OpenSink | str:
         try:
@@ -95,10 +103,13 @@ class OpenSinks:
             why = str(error) if isinstance(error, HcpError) else f"{type(error).__name__}, {origin(error)}"
             log().warning("sink cannot be opened", sink=name, kind=kind, error=why)
             return f"sink cannot be opened: {why}"
-        return OpenSink(sink, traits)
+        opened = OpenSink(sink, traits)
+        weakref.finalize(opened, _close, sink, os.getpid())
+        return opened
 
-    def _drop(self, at: tuple[str, str]) -> None:
-        kept = self._kept.pop(at, None)
-        if kept is not None and isinstance(kept.opened, OpenSink):
-            with contextlib.suppress(Exception):
-                kept.opened.sink.close()
+
+def _close(sink: Sink, pid: int) -> None:
+    """Close a sink nobody holds any more; a child lets go of its parent's without touching what they share."""
+    if os.getpid() == pid:
+        with contextlib.suppress(Exception):
+            sink.close()
