@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from runtime_core.identity import Micros
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HORIZON: Micros = 100_000_000_000_000_000
+"""The year 5138: signed-at has at most 11 digits, so no scenario goes further."""
 _SPAN = re.compile(r"([+-])([0-9]{1,9})(s|m|h|d)", re.ASCII)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _NAME_LIMIT = 256
@@ -45,6 +47,8 @@ def span(text: str) -> Micros:
 def _a_moment(text: str) -> str:
     if not is_moment(text) or text[17:19] == "60":
         raise ValueError(f"not {found(text)}; write RFC 3339 with a zone, as 2026-06-01T12:00:00Z")
+    if not 0 <= micros(text) < HORIZON:
+        raise ValueError(f"not {found(text)}; write a moment of the years 1970 to 5138")
     return text
 
 

@@ -7,8 +7,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runtime_core.archive import read_source
-from runtime_core.errors import PackError, PackLintError, PackParseError
+from runtime_core.archive import SUFFIXES, read_source
+from runtime_core.errors import PackError, PackLintError, PackParseError, UsageError
 from runtime_core.manifest import parse_manifest
 from runtime_core.pack import Pack, PackFiles, read_pack
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sense_worker.scenario.model import PackSource
 
 _HARNESS = b"# A pack of a scenario\n"
-_ID = re.compile(r'"id"\s*:\s*"([a-z0-9][a-z0-9._-]{0,127})"', re.ASCII)
+_ID = r'"{}"\s*:\s*"([a-z0-9][a-z0-9._-]{{0,127}})"'
 KEPT = 256
 """Packs kept parsed by their bytes: a schema is compiled in about a millisecond, and files share packs."""
 
@@ -60,18 +60,26 @@ class Listed(NamedTuple):
 def read_listed(source: str | PackSource, folder: Path, others: Mapping[str, Pack]) -> Listed:
     """Read one pack; `others` are those read before it, for the steps of composites.
 
-    Raises UsageError for a path that leads nowhere.
+    Raises UsageError for a path that leads nowhere, or to an archive that is refused whole.
     """
     named = source if isinstance(source, str) else None
     try:
         files = read_source(folder / named) if named is not None else _inline(source)
     except PackParseError as error:
         return Listed(_last_name(named), None, None, error)
-    pack_id = _id_of(files.surface) or _last_name(named)
+    except PackError as error:
+        raise UsageError(error.place, error.reason) from None
+    pack_id = _id_of(files.surface, "id") or _id_of(files.policy, "surface_id") or _last_name(named)
     try:
         return Listed(pack_id, files, _read(files, others), None)
     except PackError as error:
         return Listed(pack_id, files, None, error)
+
+
+def id_of(source: PackSource) -> str | None:
+    """Return the id that an inline pack gives itself, or None."""
+    files = _inline(source)
+    return _id_of(files.surface, "id") or _id_of(files.policy, "surface_id")
 
 
 def _read(files: PackFiles, others: Mapping[str, Pack]) -> Pack:
@@ -93,15 +101,17 @@ def _text(raw: str | None, value: Any) -> bytes:
     return (json.dumps(value, ensure_ascii=False) if raw is None else raw).encode()
 
 
-def _id_of(surface: bytes) -> str | None:
-    """Return the id that a manifest gives itself, also where the file is no JSON."""
+def _id_of(raw: bytes, name: str) -> str | None:
+    """Return the id that a file of a pack gives, also where it is no JSON."""
     try:
-        found = json.loads(surface)
-        return found["id"] if isinstance(found["id"], str) else None
-    except (ValueError, TypeError, KeyError, RecursionError):
-        match = _ID.search(surface.decode(errors="replace"))
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        match = re.search(_ID.format(name), raw.decode(errors="replace"), re.ASCII)
         return None if match is None else match[1]
+    found = document.get(name) if isinstance(document, dict) else None
+    return found if isinstance(found, str) and found else None
 
 
 def _last_name(path: str | None) -> str | None:
-    return None if path is None else path.rstrip("/").rpartition("/")[2].partition(".")[0] or None
+    name = "" if path is None else path.rstrip("/").rpartition("/")[2]
+    return next((name.removesuffix(suffix) for suffix in SUFFIXES if name.endswith(suffix)), name) or None

@@ -15,11 +15,12 @@ from sense_worker.scenario.model import (
     GrantRow,
     Membership,
     NamedActivation,
+    PackSource,
     Scenario,
     SenseCase,
     StepCase,
 )
-from sense_worker.scenario.packs import Listed, read_listed
+from sense_worker.scenario.packs import Listed, id_of, read_listed
 from sense_worker.scenario.yaml_text import YamlFault, parse_yaml
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def load(document: Any, place: str, folder: Path) -> Loaded:
         scenario = fit(Scenario, document)
     except Misfit as misfit:
         raise _wrong(place, misfit.at, misfit.reason) from None
-    listed = _read_packs(scenario, place, folder)
+    listed = _named(scenario, _read_packs(scenario, place, folder))
     _Names(scenario, place, listed).check()
     return Loaded(place, scenario, tuple(listed))
 
@@ -96,6 +97,20 @@ def _read_packs(scenario: Scenario, place: str, folder: Path) -> list[Listed]:
     return listed
 
 
+def _named(scenario: Scenario, listed: list[Listed]) -> list[Listed]:
+    """Give packs that hold no readable id the names that no other pack has, those of `rejected` first.
+
+    Their grants, activations and routes stay valid names (DESIGN §10).
+    """
+    granted = [row.pack for row in scenario.grants]
+    activated = [row.pack for row in scenario.activations.values()]
+    routed = [row.pack for row in scenario.routes.values()]
+    wanted = dict.fromkeys([*scenario.rejected, *scenario.lint, *granted, *activated, *routed])
+    known = {one.pack_id for one in listed} | {ANY_PACK}
+    free = (name for name in wanted if name not in known)
+    return [one._replace(pack_id=next(free, None)) if one.pack_id is None else one for one in listed]
+
+
 def _wrong(place: str, at: Iterable[str | int], reason: str) -> ScenarioError:
     return ScenarioError(f"{place} {pointer(list(at))}".rstrip(), reason, "see docs/scenarios.md")
 
@@ -112,17 +127,22 @@ class _Names:
         self._place = place
         self._sessions = {*scenario.principals, *scenario.sessions}
         self._activations = set(scenario.activations)
-        self._packs = {one.pack_id for one in listed if one.pack_id} | {*scenario.rejected, *scenario.lint}
+        self._packs = {one.pack_id for one in listed if one.pack_id}
         self._cases: set[str] = set()
 
     def check(self) -> None:
-        """Raise ScenarioError for the first name that stands for nothing."""
+        """Raise ScenarioError for the first name that stands for nothing, or for two sessions."""
+        for name in self._scenario.sessions.keys() & self._scenario.principals.keys():
+            raise _wrong(self._place, ["sessions", name], "a principal's own session has this name")
         for at, name, known, what in self._named():
             if name not in known:
                 raise _wrong(self._place, at, f"there is no {what} {name!r} in this scenario")
 
     def _named(self) -> Iterator[_Named]:
         one, people = self._scenario, self._scenario.principals
+        for section in ("rejected", "lint"):
+            for name in getattr(one, section):
+                yield [section, name], name, self._packs, "pack"
         for name, session in one.sessions.items():
             yield ["sessions", name, "principal"], session.principal, people, "principal"
         for at, grant in enumerate(one.grants):
@@ -134,7 +154,10 @@ class _Names:
             yield ["routes", name, "pack"], route.pack, self._packs, "pack"
         for at, pair in enumerate(one.connected):
             yield from self._of_pair(["connected", at], pair)
-        for index, case in enumerate(one.cases):
+        yield from self._of_cases()
+
+    def _of_cases(self) -> Iterator[_Named]:
+        for index, case in enumerate(self._scenario.cases):
             if isinstance(case, StepCase):
                 yield from self._of_step(["cases", index, "step"], *case.step.change)
             elif isinstance(case, AgainCase):
@@ -176,3 +199,5 @@ class _Names:
             yield at, about, self._activations, "activation"
         elif change == "remove":
             yield at, about, self._packs, "pack"
+        elif isinstance(about, PackSource):
+            self._packs.add(id_of(about) or "")

@@ -1,7 +1,8 @@
 """YAML as scenario files are written in it: JSON's values with a kinder spelling, as strict as every other door.
 
 PyYAML composes the nodes; the values are made here, because its own constructors follow YAML 1.1, where `no` is false,
-`12:30` is 750, a moment is no text, and the second of two equal keys wins silently.
+`12:30` is 750, a moment is no text, and the second of two equal keys wins silently. Plain words and numbers mean what
+both YAML 1.1 and 1.2 make of them; where the two differ (`no`, `010`, `0x1f`, `1_000`) it is text.
 """
 
 from __future__ import annotations
@@ -17,15 +18,24 @@ VALUES_LIMIT = 1_000_000
 """Values of one document, each use of an alias counted: nine lines of aliases can say a billion."""
 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
-_NUMBER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
-_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
+_NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_NO_NUMBER = re.compile(r"[-+]?\.inf|\.nan", re.IGNORECASE)
+_WORDS: dict[str, bool | None] = {"~": None, "": None}
+for _word, _value in (("true", True), ("false", False), ("null", None)):
+    _WORDS |= dict.fromkeys((_word, _word.title(), _word.upper()), _value)
+_PLAIN, _TEXT, _NESTED = "plain", "text", "nested"
+"""The tags of nodes that have none in the file. Compared by identity: `!<plain>` in a file is another text."""
 
 
 class _Composer(yaml.CSafeLoader):
     """Composes nodes and resolves nothing: what a plain scalar means is told here."""
 
-    yaml_implicit_resolvers = {}  # noqa: RUF012 - PyYAML declares it as an attribute of instances
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:
+        """Return what an untagged node is; `implicit` tells first of a scalar whether it is plain."""
+        del value
+        if kind is not yaml.ScalarNode:
+            return _NESTED
+        return _PLAIN if implicit[0] else _TEXT
 
 
 class YamlFault(ValueError):
@@ -39,6 +49,8 @@ class YamlFault(ValueError):
 
 def parse_yaml(text: str) -> Any:
     """Return the value of one YAML document. Raises YamlFault with the line."""
+    if text.startswith("\ufeff"):
+        raise YamlFault(1, "begins with a byte-order mark; save it without one")
     try:
         node = yaml.compose(text, Loader=_Composer)
     except yaml.MarkedYAMLError as error:
@@ -60,7 +72,7 @@ class _Values:
         self._count += 1
         if self._count > VALUES_LIMIT:
             raise _fault(node, f"over {VALUES_LIMIT} values; write fewer aliases")
-        if node.tag not in _PLAIN_TAGS:
+        if node.tag is not _PLAIN and node.tag is not _TEXT and node.tag is not _NESTED:
             raise _fault(node, f"the tag {node.tag[:100]!r} is not read; write plain YAML")
         if isinstance(node, yaml.ScalarNode):
             return _scalar(node)
@@ -84,7 +96,7 @@ class _Values:
 
 def _scalar(node: yaml.ScalarNode) -> Any:
     text = _checked(node)
-    if node.style:  # quoted, or a block
+    if node.tag is _TEXT:  # quoted, or a block
         return text
     if text in _WORDS:
         return _WORDS[text]
@@ -99,6 +111,8 @@ def _scalar(node: yaml.ScalarNode) -> Any:
         if number in (float("inf"), float("-inf")):
             raise _fault(node, f"the number {text[:40]} overflows")
         return number
+    if _NO_NUMBER.fullmatch(text):
+        raise _fault(node, f"{text} is no number that is read; quote it if it is text")
     return text
 
 
