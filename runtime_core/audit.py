@@ -15,7 +15,8 @@ class AuditRecord(NamedTuple):
     """
 
     action: str
-    """`sense.accept`, `sense.refuse`, `sense.deliver`, `sense.lost`, or an operator's action such as `grant.add`."""
+    """`sense.accept`, `sense.refuse`, `sense.deliver`, `sense.lost`, `exec`, `exec.begin`, `exec.end`, or an operator's
+    action such as `grant.add`."""
     ok: bool
     tenant: str | None
     principal: str | None
@@ -35,6 +36,10 @@ class AuditRecord(NamedTuple):
 
 class AuditLog(Protocol):
     """Appends records durably and in order."""
+
+    def probe(self) -> None:
+        """Raise AuditUnavailable where nothing could be appended now; cheap."""
+        ...
 
     def append(self, records: Sequence[AuditRecord]) -> None:
         """Append all or none; on return they are durable. Raises AuditUnavailable."""

@@ -23,6 +23,8 @@ class AuthoritySource(Protocol):
 
     def activation(self, tenant: str, activation_id: str) -> Activation | None: ...
 
+    def activations_on(self, tenant: str, session_id: str) -> Iterable[Activation]: ...
+
     def session(self, tenant: str, session_id: str) -> Session | None: ...
 
     def principal(self, tenant: str, principal_id: str) -> Principal | None: ...
@@ -50,6 +52,7 @@ class Authority:
         self.decisions: dict[tuple[str, ...], Attempt] = {}
         """What the pipeline decided against this snapshot (see `pipeline.decide`)."""
         self._activations: dict[str, Activation] = {}
+        self._activations_on: dict[str, list[Activation]] = {}
         self._sessions: dict[str, Session | None] = {}
         self._principals: dict[str, Principal | None] = {}
         self._members: dict[str, frozenset[str]] = {}
@@ -92,6 +95,23 @@ class Authority:
             if found is not None:
                 self._activations[activation_id] = found
             return found
+
+    def activations_of(self, session_id: str, pack_id: str) -> list[Activation]:
+        """Return the session's standing activations of a pack."""
+        return [row for row in self._standing_on(session_id) if row.pack_id == pack_id]
+
+    def activation_of(self, session_id: str, pack_id: str, project_id: str | None) -> Activation | None:
+        """Return the session's own standing activation of the pack for exactly this project (DESIGN §8)."""
+        found = self._standing_on(session_id)
+        return next((row for row in found if row.pack_id == pack_id and row.project_id == project_id), None)
+
+    def _standing_on(self, session_id: str) -> list[Activation]:
+        found = self._activations_on.get(session_id)
+        if found is None:
+            found = [row for row in self._source.activations_on(self.tenant, session_id) if not row.revoked]
+            if found:  # strangers choose these ids too
+                self._activations_on[session_id] = found
+        return found
 
     def session(self, session_id: str) -> Session | None:
         try:

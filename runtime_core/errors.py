@@ -205,6 +205,51 @@ SENSE_REFUSALS: tuple[Refusal, ...] = (
     MISSING_SENSE_ENABLE,
 )
 
+PACK_NOT_ACTIVATED = Refusal("pack not activated: {}", "resolve_activation", "1.6.activate")
+UNKNOWN_COMMAND = Refusal("unknown command: {}", "resolve_command", "1.3.command")
+LOCAL_REQUIRES_WORKSPACE = Refusal("denied: privacy.land local requires a workspace", "authenticate", "4.3.local")
+MISSING_PACK_CONNECT = Refusal("denied: missing pack.connect", "require_capability", "9.7.connect")
+MISSING_EXEC_READ = Refusal("denied: missing verb.exec.read for {}", "require_capability", "9.7.read")
+MISSING_EXEC_WRITE = Refusal("denied: missing verb.exec.write for {}", "require_capability", "9.7.write")
+MOTHERSHIP = Refusal("denied: mothership binding requires an operator", "require_capability", "9.8.mothership")
+CONFIRM_REQUIRED = Refusal("confirm required", "require_confirm", "9.7.confirm")
+INVALID_ARGS = Refusal("invalid args: {}", "validate_args", "1.5.envelope")
+COMPOSITE_LIMITS = Refusal("composite over 4 deep or 32 commands: {}", "preflight", "1.5.adapters")
+AUDIT_UNAVAILABLE = Refusal("denied: audit unavailable", "require_audit", "9.6.1")
+NOT_CONNECTED = Refusal("not connected: {}", "mint_binding", "1.6.connect")
+BINDING_UNAVAILABLE = Refusal("binding unavailable: {}", "mint_binding", "1.4.hubs")
+
+EXEC_REFUSALS: tuple[Refusal, ...] = (
+    PACK_NOT_INSTALLED,
+    PACK_NOT_ACTIVATED,
+    UNKNOWN_COMMAND,
+    SESSION_REVOKED,
+    SESSION_EXPIRED,
+    PRINCIPAL_DISABLED,
+    BRAIN_REQUIRES_PROJECT,
+    NOT_A_MEMBER,
+    CONTROL_PLANE,
+    LOCAL_REQUIRES_WORKSPACE,
+    MISSING_PACK_CONNECT,
+    MISSING_EXEC_READ,
+    MISSING_EXEC_WRITE,
+    MOTHERSHIP,
+    CONFIRM_REQUIRED,
+    INVALID_ARGS,
+    COMPOSITE_LIMITS,
+    AUDIT_UNAVAILABLE,
+    NOT_CONNECTED,
+    BINDING_UNAVAILABLE,
+)
+
+# Why an admitted command failed (DESIGN §7).
+TIMED_OUT = "timed out after {:g} s"
+EXITED = "exited {}"
+OVER_OUTPUT = "output over {} bytes"
+OUTCOME_UNKNOWN = "interrupted: outcome unknown"
+DEADLINE_PASSED = "deadline passed"
+CANCELLED = "cancelled"
+
 # Why a delivery waits or ends without a step that refused it (DESIGN §6): no clause decides these.
 SINK_MISSING = "sink missing"
 SINK_PAUSED = "sink paused"

@@ -91,6 +91,11 @@ class MemoryAuthority:
         """Return the row, or None."""
         return self._activations.get((tenant, activation_id))
 
+    def activations_on(self, tenant: str, session_id: str) -> Iterable[Activation]:
+        """Return the activations of a session."""
+        rows = self._activations.values()
+        return [row for row in rows if row.tenant == tenant and row.session_id == session_id]
+
     def session(self, tenant: str, session_id: str) -> Session | None:
         """Return the row, or None."""
         return self._sessions.get((tenant, session_id))
@@ -132,6 +137,9 @@ class MemoryAudit:
 
     def __init__(self) -> None:
         self.records: list[AuditRecord] = []
+
+    def probe(self) -> None:
+        """Always writable."""
 
     def append(self, records: Sequence[AuditRecord]) -> None:
         """Keep the records."""

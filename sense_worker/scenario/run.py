@@ -14,6 +14,7 @@ from runtime_core.install import install_refusal, session_refusal
 from runtime_core.signing import SECOND
 from sense_worker.intake.door import Admitted, Turned, admit
 from sense_worker.intake.stream import StreamEntry
+from sense_worker.scenario.commands import Commands
 from sense_worker.scenario.model import AgainCase, AvailableCase, ExecCase, InstallCase, SenseCase, StepCase
 from sense_worker.scenario.read import ScenarioError
 from sense_worker.scenario.world import World
@@ -97,15 +98,22 @@ class _Run:
         self._loaded = loaded
         self._folder = folder
         self._world = World(loaded)
+        self._commands = Commands(self._world)
         self._events: dict[bytes, _Accepted] = {}
         self._by_name: dict[str, _Accepted | CaseResult] = {}
 
     def results(self) -> Iterator[CaseResult]:
         for index, case in enumerate(self._loaded.scenario.cases):
             if isinstance(case, StepCase):
-                self._world.change(*case.step.change, self._folder)
+                self._change(index, case)
                 continue
             yield self._case(index, case, case.name or f"case {index + 1}")
+
+    def _change(self, index: int, case: StepCase) -> None:
+        try:
+            self._world.change(*case.step.change, self._folder)
+        except UsageError as error:
+            raise ScenarioError(f"{self._loaded.place} /cases/{index}/step/{error.place}", error.reason) from None
 
     def _case(self, index: int, case: AnyCase, name: str) -> CaseResult:
         match case:
@@ -115,10 +123,12 @@ class _Run:
                 return self._again(case, name)
             case InstallCase():
                 return CaseResult(name, "install", case.expect, *self._install(case.install))
-            case ExecCase() | AvailableCase():
-                raise ScenarioError(
-                    f"{self._loaded.place} /cases/{index}", "this release runs no commands: no exec, no available"
-                )
+            case ExecCase():
+                done = self._commands.run(case.exec, index)
+                decided = Decided(done.step, done.clause, done.detail)
+                return CaseResult(name, "exec", case.expect, done.got, {"ok" if done.got["ok"] else "error": decided})
+            case AvailableCase():
+                return CaseResult(name, "available", case.expect, _available(self._commands, case))
         raise AssertionError(case)
 
     def _sense(self, index: int, case: SenseCase, name: str) -> CaseResult:
@@ -219,6 +229,14 @@ def _accept(admitted: Admitted) -> _Accepted:
         text = pipeline.candidate_refusal(authority, admitted.activation, trigger.land, facts.publisher, route.owner)
         outcomes[route.id], decided[route.id] = str(text), Decided("candidates")
     return _Accepted(admitted, outcomes, decided, admitted.routes)
+
+
+def _available(commands: Commands, case: AvailableCase) -> dict[str, Any]:
+    """Return the report; of a command that the pack in force does not have, nothing is executable."""
+    got = commands.available(case.available)
+    asked = case.expect.get("executable")
+    names = asked if isinstance(asked, dict) else {}
+    return {**got, "executable": {**dict.fromkeys(names, False), **got["executable"]}}
 
 
 def _fields(sense: Sense, index: int, world: World) -> dict[bytes, bytes]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runtime_core.errors import SINK_PAUSED
+from runtime_core.binding import Holder, holder_of
+from runtime_core.errors import SINK_PAUSED, UsageError
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Micros, Principal, Route, Session, Sink
 from runtime_core.memory import MemoryAudit, MemoryAuthority
 from runtime_core.pack import PackRevision
-from sense_worker.scenario.model import ProjectSink, micros, span
+from sense_worker.scenario.model import HORIZON, ProjectSink, micros, span
 from sense_worker.scenario.packs import read_listed
-from sense_worker.scenario.read import ScenarioError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from sense_worker.scenario.model import ActivationRow, GrantRow, Membership, NamedActivation, PackSource, RouteRow
     from sense_worker.scenario.packs import Listed
     from sense_worker.scenario.read import Loaded
-
-_NEVER = 253_370_764_800_000_000
-"""The year 9999: a session whose end the file does not give."""
 
 
 class _Given(NamedTuple):
@@ -45,12 +42,11 @@ class World:
 
     def __init__(self, loaded: Loaded) -> None:
         scenario = loaded.scenario
-        self.place = loaded.place
         self.now: Micros = micros(scenario.now)
         self.source = MemoryAuthority()
         self.audit = MemoryAudit()
         self.listed = {one.pack_id: one for one in loaded.listed if one.pack_id is not None}
-        self.connected: set[tuple[str, str]] = set()
+        self.connected: set[Holder] = set()
         self._principals = scenario.principals
         self._sessions: dict[str, Session] = {}
         self._sinks: dict[tuple[str, str], Sink] = {}
@@ -89,7 +85,7 @@ class World:
         self.source.put_revision(PackRevision(tenant, self._generation, pack, {}))
 
     def change(self, change: str, about: Any, folder: Path) -> None:
-        """Make one change. Raises ScenarioError for a revoke that names no row."""
+        """Make one change. Raises UsageError for a revoke that names no row and a clock that leaves the calendar."""
         if change == "replace":
             self._replace(about, folder)
             return
@@ -103,8 +99,8 @@ class World:
             "disable": lambda name: self._disable(name, disabled=True),
             "enable": lambda name: self._disable(name, disabled=False),
             "revoke_session": self._revoke_session,
-            "connect": lambda pair: self.connected.add(_pair(pair)),
-            "disconnect": lambda pair: self.connected.discard(_pair(pair)),
+            "connect": lambda pair: self.connected.add(self._holder(pair)),
+            "disconnect": lambda pair: self.connected.discard(self._holder(pair)),
             "pause": lambda word: self._hold(word, SINK_PAUSED),
             "resume": lambda word: self._hold(word, None),
             "remove": self._remove,
@@ -116,13 +112,13 @@ class World:
         scenario = loaded.scenario
         for name, person in scenario.principals.items():
             self.source.put_principal(Principal(person.tenant, name, person.kind, person.operator, False))
-            ends = _NEVER if person.expires is None else self._end(person.expires)
+            ends = HORIZON if person.expires is None else self._end(person.expires)
             self._put_session(Session(name, person.tenant, name, ends, revoked=False))
         for name, row in scenario.sessions.items():
             if self.source.principal(row.tenant, row.principal) is None:
                 kind = scenario.principals[row.principal].kind
                 self.source.put_principal(Principal(row.tenant, row.principal, kind, operator=False, disabled=False))
-            self._put_session(Session(name, row.tenant, row.principal, _NEVER, revoked=False))
+            self._put_session(Session(name, row.tenant, row.principal, HORIZON, revoked=False))
         self._projects = _projects(scenario.projects, self._principals)
         for name, person in scenario.principals.items():
             for project in person.projects:
@@ -135,7 +131,7 @@ class World:
             self._activate(name, activation)
         for name, route in scenario.routes.items():
             self._route(name, route)
-        self.connected.update(_pair(pair) for pair in scenario.connected)
+        self.connected.update(self._holder(pair) for pair in scenario.connected)
 
     def _put_session(self, row: Session) -> None:
         self._sessions[row.id] = row
@@ -160,9 +156,7 @@ class World:
     def _revoke(self, row: GrantRow) -> None:
         equal = [given for given in self._given if given.row.same == row.same]
         if not equal:
-            raise ScenarioError(
-                self.place, f"revoke: no grant equals {row.model_dump(mode='json', exclude_unset=True)}"
-            )
+            raise UsageError("revoke", f"no grant equals {row.model_dump(mode='json', exclude_unset=True)}")
         for given in equal:
             self._given.remove(given)
             self.source.drop_grant(given.grant.id)
@@ -229,7 +223,17 @@ class World:
             self.listed[one.pack.pack_id] = one
         self._install_everywhere(one)
 
+    def _holder(self, pair: str) -> Holder:
+        """Return the consent that `PRINCIPAL/PACK` stands for: a connected pack connects its family (§1.4.family)."""
+        name, _, pack_id = pair.partition("/")
+        tenant, one = self._principals[name].tenant, self.listed.get(pack_id)
+        if one is None or one.pack is None:
+            return Holder(tenant, name, f"pack:{pack_id}")
+        return holder_of(tenant, name, one.pack)
+
     def _pass(self, text: str) -> None:
+        if not 0 <= self.now + span(text) < HORIZON:
+            raise UsageError("clock", f"{text} leaves the years 1970 to 5138")
         self.now += span(text)
 
 
@@ -255,8 +259,3 @@ def _sink(tenant: str, owner: str, word: str | ProjectSink) -> Sink:
         return Sink(tenant, f"own/{owner}", kind, "principal", owner, partitioned=False, workspace=False, held=None)
     partitioned, workspace = word == "inbox", word == "workspace"
     return Sink(tenant, kind, kind, "tenant", None, partitioned=partitioned, workspace=workspace, held=None)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    principal, _, pack = text.partition("/")
-    return principal, pack

@@ -127,18 +127,12 @@ class SqlAuthoritySource:
     def activation(self, tenant: str, activation_id: str) -> Activation | None:
         t = ACTIVATION.c
         row = self._first(sa.select(ACTIVATION).where(t.tenant == tenant, t.id == activation_id))
-        if row is None:
-            return None
-        return Activation(
-            row.id,
-            tenant,
-            row.session_id,
-            row.pack_id,
-            row.project_id,
-            row.workspace,
-            row.revoked_at is not None,
-            credential(self._vault, row),
-        )
+        return None if row is None else self._activation(row)
+
+    def activations_on(self, tenant: str, session_id: str) -> list[Activation]:
+        t = ACTIVATION.c
+        rows = self._all(sa.select(ACTIVATION).where(t.tenant == tenant, t.session_id == session_id))
+        return [self._activation(row) for row in rows]
 
     def session(self, tenant: str, session_id: str) -> Session | None:
         t = SESSION.c
@@ -225,6 +219,18 @@ class SqlAuthoritySource:
             pack = read_pack(surface=surface, policy=policy, harness=harness)
             _PACKS.put(key, pack)
         return pack
+
+    def _activation(self, row: sa.Row[*tuple[Any, ...]]) -> Activation:
+        return Activation(
+            row.id,
+            row.tenant,
+            row.session_id,
+            row.pack_id,
+            row.project_id,
+            row.workspace,
+            row.revoked_at is not None,
+            credential(self._vault, row),
+        )
 
     def _first(self, query: sa.Select[*tuple[Any, ...]]) -> sa.Row[*tuple[Any, ...]] | None:
         return next(iter(self._all(query)), None)
