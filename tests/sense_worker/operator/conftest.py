@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -65,6 +66,18 @@ class World:
     def forget(self) -> None:
         """Let `audited` begin here."""
         self._seen = len(self.settings.audit_file.read_text().splitlines())
+
+    @contextmanager
+    def without_audit(self) -> Iterator[None]:
+        """Put a folder in the place of the audit, so that no line can be written."""
+        kept = self.home / "audit.old"
+        self.settings.audit_file.rename(kept)
+        self.settings.audit_file.mkdir()
+        try:
+            yield
+        finally:
+            self.settings.audit_file.rmdir()
+            kept.rename(self.settings.audit_file)
 
     def version(self, tenant: str = "t-red") -> int:
         """Return the authority version of a tenant."""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +20,6 @@ from sense_worker.storage.schema import ACTIVATION, PRINCIPAL, SESSION
 from sense_worker.vault import Vault
 from sense_worker.wire import build_entry, stream_of
 from sinks.registry import Registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 SECOND = 1_000_000
 
@@ -193,17 +188,6 @@ def test_what_has_ended_gets_no_new_secret(world, ana, activation):
             world.operator.rotate_session(session_id)
 
 
-@contextmanager
-def without_audit(world) -> Iterator[None]:
-    """A folder in the place of the audit."""
-    kept = world.home / "audit.old"
-    world.settings.audit_file.rename(kept)
-    world.settings.audit_file.mkdir()
-    yield
-    world.settings.audit_file.rmdir()
-    kept.rename(world.settings.audit_file)
-
-
 def test_what_cannot_be_written_down_changes_nothing(world, ana, activation):
     """No audit, no place for the file, another session's file in the place: secret, files and version stay."""
     session_id, folder = ana.acting.session_id, world.folder / "folder"
@@ -216,7 +200,7 @@ def test_what_cannot_be_written_down_changes_nothing(world, ana, activation):
         return standing, world.version(), [file.read_bytes() for file in files], sorted(world.home.rglob(".*"))
 
     before = state()
-    with without_audit(world):
+    with world.without_audit():
         for rotate in (lambda: ana.rotate_session(session_id), lambda: ana.rotate_activation(activation.id)):
             with pytest.raises(AuditUnavailable):
                 rotate()
