@@ -86,7 +86,7 @@ def grant(state: dict[str, Any], row: dict[str, Any]) -> None:
     """Add a grant; `given` is kept because a revoke takes the rows equal to it."""
     state["grants"].append(
         {
-            "given": row,
+            "given": {"pack": "*", **row},
             "tenant": state["home"][row["principal"]],
             "principal": row["principal"],
             "capability": row["capability"],
@@ -169,7 +169,7 @@ def apply_step(state: dict[str, Any], step: dict[str, Any]) -> None:
     if word == "grant":
         grant(state, value)
     elif word == "revoke":
-        state["grants"] = [row for row in state["grants"] if row["given"] != value]
+        state["grants"] = [row for row in state["grants"] if row["given"] != {"pack": "*", **value}]
     elif word == "join":
         state["members"].add((value["project"], value["principal"]))
     elif word == "leave":

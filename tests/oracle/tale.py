@@ -20,13 +20,14 @@ class Tale:
         self.dead: set[str] = set()  # sessions
         self.disabled: set[str] = set()
         self.paused: set[str] = set()
+        self.begun = False  # whether the cases have begun
         self.clock = 0  # seconds since the start
         self.members = {(project, name) for name, row in self.people.items() for project in row["projects"]}
         self.grants: list[World] = []
         self.kept: dict[tuple[str, str], str] = {}  # connections: (principal, family): pack
         self.sent: list[World] = []  # sense cases with an id that were accepted
         self.accepted: list[str] = []  # names of cases whose event was accepted
-        self.held: list[str] = []  # those of them that were accepted without an attempt
+        self.held: list[tuple[str, str, str]] = []  # name, pack, ref: accepted without an attempt as yet
         self.written = {row["pack"] for row in scenario["routes"].values() if row["sink"] == "workspace"}
         for name, row in scenario["activations"].items():
             self.activate(name, row)
@@ -131,19 +132,24 @@ class Tale:
         if way == 0:
             row["keys"] = []
         elif way == 1:
-            row["keys"] = ["*"] if rng.random() < 0.3 else ["nothing", "other"]
-        elif way == 2:
-            row["pack"] = rng.choice([name for name in (*self.names, "elsewhere") if name != pack_id])
-        elif way == 3:
-            row["project"] = rng.choice(("ghost", *self.scenario["projects"]))
+            # A pattern is a row in the section; a step that grants one may be a door that refuses it.
+            row["keys"] = ["*"] if not self.begun and rng.random() < 0.5 else ["nothing", "other"]
+        elif way == 2 and len(self.names) > 1:
+            row["pack"] = rng.choice([name for name in self.names if name != pack_id])
+        elif way == 3 and self.scenario["projects"]:
+            row["project"] = rng.choice(list(self.scenario["projects"]))
         else:
             row["capability"] = rng.choice(("verb.exec.read", "pack.connect", "pack.install", "verb.exec.write"))
 
     def distinct(self, rows: list[World]) -> list[World]:
-        """Rows without those that stand already, which the world holds from now on."""
+        """Rows without those that stand already, however they are written: a revoke takes one row and no other."""
         added = []
         for row in rows:
-            if row not in self.grants:
+            if all(_read(row) != _read(one) for one in self.grants):
                 self.grants.append(row)
                 added.append(row)
         return added
+
+
+def _read(row: World) -> World:
+    return {"pack": "*", **row, "keys": sorted(row["keys"]) if "keys" in row else None}

@@ -79,6 +79,7 @@ INSIDE = (
 def cases(tale: Tale, count: int) -> list[World]:
     """The cases of a world, in order; the tale changes with them."""
     rng = tale.rng
+    tale.begun = True
     words, weights = ["sense", "again"], [62, 10]
     for word, weight in (("install", 5), ("step", 17), ("exec", 60), ("available", 8)):
         if word in tale.kinds:
@@ -108,8 +109,10 @@ def sense_case(tale: Tale, name: str) -> World:
     if chance < 0.22:
         return {"sense": _worse(tale, case, triggers[ref])}
     if chance < 0.25 and triggers[ref] == "any":
-        case = {"activation": activation_id, "raw": f'{{"ref":"{ref}","data":{rng.choice(INSIDE)}}}'}
-    elif chance < 0.35:
+        if tale.usable(activation):
+            tale.accepted.append(name)
+        return {"sense": {"activation": activation_id, "raw": f'{{"ref":"{ref}","data":{rng.choice(INSIDE)}}}'}}
+    if chance < 0.35:
         case["subject"] = f"branch {rng.randint(1, 3)}"
     elif chance < 0.40:
         case["message"] = rng.choice(GOOD_MESSAGES)
@@ -120,7 +123,7 @@ def sense_case(tale: Tale, name: str) -> World:
     if tale.usable(activation):
         tale.accepted.append(name)
         if "hold" in case:
-            tale.held.append(name)
+            tale.held.append((name, activation["pack"], ref))
         if "id" in case:
             tale.sent.append(case)
     return {"sense": case}
@@ -157,8 +160,9 @@ def _before(tale: Tale) -> World:
     case = {name: value for name, value in rng.choice(tale.sent).items() if name != "hold"}
     activation = tale.activations[case["activation"]]
     chance = rng.random()
-    if chance < 0.4 and "raw" not in case:
-        case["message"] = {**case.get("message", {}), "subject": "another"}
+    if chance < 0.4:
+        case["subject"] = "another"
+        case.pop("message", None)
     elif chance < 0.6:
         same = [name for name, row in tale.activations.items() if row["pack"] == activation["pack"]]
         case["activation"] = rng.choice(same)
@@ -176,7 +180,10 @@ def _large(tale: Tale, case: World) -> World:
 def again_case(tale: Tale, name: str) -> World | None:
     """A further attempt at what is open of an event that was accepted: of late, or without an attempt as yet."""
     if tale.held and tale.rng.random() < 0.7:
-        return {"again": tale.held.pop(tale.rng.randrange(len(tale.held)))}
+        touched = [row for row in tale.held if row[1] in tale.touched]
+        row = tale.rng.choice(touched or tale.held)
+        tale.held.remove(row)
+        return {"again": row[0]}
     if not tale.accepted:
         return None
     return {"again": tale.rng.choice(tale.accepted[-6:])}

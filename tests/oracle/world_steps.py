@@ -188,7 +188,9 @@ def _replace(tale: Tale) -> World | None:
         return _files(rng.choice(BAD["bad"]))
     if name in BROKEN and rng.random() < 0.2:
         return _files(BROKEN[name])
-    pack = rng.choice(GOOD[name])
+    waiting = [ref for _, pack_id, ref in tale.held if pack_id == name]
+    without = [one for one in GOOD[name] if any(ref not in one["policy"]["stimuli"] for ref in waiting)]
+    pack = rng.choice(without if without and rng.random() < 0.6 else GOOD[name])
     tale.packs[name] = pack
     return _files(pack)
 

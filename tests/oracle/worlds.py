@@ -61,8 +61,8 @@ def _packs(rng: random.Random, names: tuple[str, ...]) -> list[str]:
 
 def _people(rng: random.Random, scenario: World) -> None:
     projects = {
-        name: rng.choice(("acme", "acme", "bolt"))
-        for name in ("apollo", "zeus", "hera")[: rng.choice((0, 1, 1, 2, 2, 2, 3))]
+        name: "acme" if name == "apollo" else rng.choice(("acme", "bolt", "bolt"))
+        for name in ("apollo", "zeus", "hera")[: rng.choice((0, 1, 1, 2, 2, 2, 2, 3, 3, 3))]
     }
     people: World = {}
     for name in PEOPLE[: rng.randint(2, 5)]:
@@ -109,7 +109,7 @@ def _activations(rng: random.Random, scenario: World, names: list[str]) -> None:
             for needed in ("git", "relay"):
                 if (session, needed, row.get("project")) not in taken:
                     taken.add((session, needed, row.get("project")))
-                    scenario["activations"][f"{name}.{needed}"] = {**row, "pack": needed}
+                    scenario["activations"][f"{name}{needed}"] = {**row, "pack": needed}
 
 
 def _project(rng: random.Random, scenario: World, session: str) -> str | None:
