@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
 
-from runtime_core.closed import Closed, VersionOne, found
-from runtime_core.event import is_moment
-from runtime_core.grants import Capability
+from runtime_core.closed import Closed, VersionOne, found, whole
+from runtime_core.event import MOMENT, is_moment
+from runtime_core.grants import ANY_PACK, Capability
 
 if TYPE_CHECKING:
     from runtime_core.identity import Micros
@@ -61,13 +61,34 @@ def _an_end(text: str) -> str:
     return text if is_moment(text) and text[17:19] != "60" else _a_span(text)
 
 
-Span = Annotated[str, AfterValidator(_a_span)]
-End = Annotated[str, AfterValidator(_an_end)]
+Moment = Annotated[str, AfterValidator(_a_moment), whole(MOMENT)]
+Span = Annotated[str, AfterValidator(_a_span), whole(_SPAN)]
+End = Annotated[str, AfterValidator(_an_end), whole(re.compile(f"{MOMENT.pattern}|{_SPAN.pattern}"))]
 """A moment, or a span from the moment at which the row is made."""
 
 
-class PackSource(Closed):
+class Part(Closed):
+    """A part of a scenario. Null is never absent (DESIGN §4): where a value may be anything, it is a value."""
+
+    @model_validator(mode="after")
+    def _null_is_not_absent(self) -> Self:
+        for name in self.model_fields_set:
+            if getattr(self, name) is None and type(self).model_fields[name].annotation is not Any:
+                raise ValueError(f"{name} is null; leave it out")
+        return self
+
+
+def _or(*names: str) -> dict[str, Any]:
+    """Return, in JSON Schema, that exactly one of the fields is there."""
+    return {"oneOf": [{"required": [name]} for name in names]}
+
+
+class PackSource(Part):
     """An inline pack: each of the two files as an object or as raw text."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"allOf": [_or("surface", "surface_text"), _or("policy", "policy_text")]}
+    )
 
     surface: Any = None
     policy: Any = None
@@ -82,7 +103,7 @@ class PackSource(Closed):
         return self
 
 
-class ProjectSink(Closed):
+class ProjectSink(Part):
     """A sink whose audience is one project."""
 
     project: Name
@@ -91,7 +112,7 @@ class ProjectSink(Closed):
 SinkWord = Literal["inbox", "workspace", "own", "tenant"] | ProjectSink
 
 
-class PrincipalRow(Closed):
+class PrincipalRow(Part):
     """A principal, and the session named like it."""
 
     tenant: Name
@@ -102,29 +123,22 @@ class PrincipalRow(Closed):
     """The end of the session named like the principal; absent: it has none within the scenario."""
 
 
-class SessionRow(Closed):
+class SessionRow(Part):
     """A further session."""
 
     principal: Name
     tenant: Name
 
 
-class GrantRow(Closed):
+class GrantRow(Part):
     """A grant in the tenant of its principal."""
 
     principal: Name
     capability: Capability = Field(strict=False)
-    pack: Name
+    pack: Name = ANY_PACK
     keys: Annotated[tuple[Name, ...], Lasting] | None = None
     project: Name | None = None
     expires: End | None = None
-
-    @model_validator(mode="after")
-    def _null_is_not_absent(self) -> GrantRow:
-        for name in ("keys", "project", "expires"):
-            if name in self.model_fields_set and getattr(self, name) is None:
-                raise ValueError(f"{name} is null; leave it out for all")
-        return self
 
     @property
     def same(self) -> tuple[Any, ...]:
@@ -133,8 +147,10 @@ class GrantRow(Closed):
         return self.principal, self.capability, self.pack, keys, self.project, self.expires
 
 
-class ActivationRow(Closed):
+class ActivationRow(Part):
     """A pack on a session; `principal` names the session that is named like it."""
+
+    model_config = ConfigDict(json_schema_extra=_or("session", "principal"))
 
     session: Name | None = None
     principal: Name | None = None
@@ -154,7 +170,7 @@ class ActivationRow(Closed):
         return self.session or self.principal or ""
 
 
-class RouteRow(Closed):
+class RouteRow(Part):
     """A principal's wish to have a ref of a pack in a sink."""
 
     principal: Name
@@ -169,14 +185,14 @@ class NamedActivation(ActivationRow):
     name: Name
 
 
-class Membership(Closed):
+class Membership(Part):
     """A principal in a project."""
 
     principal: Name
     project: Name
 
 
-class Sense(Closed):
+class Sense(Part):
     """An announcement. `raw` stands in the place of the body's fields; null in `message` takes one away."""
 
     activation: Any
@@ -189,7 +205,7 @@ class Sense(Closed):
     raw: str | None = None
 
 
-class Exec(Closed):
+class Exec(Part):
     """An exec envelope under a session. `raw` stands in the place of the envelope's fields."""
 
     activation: Any = None
@@ -203,14 +219,14 @@ class Exec(Closed):
     raw: str | None = None
 
 
-class Asked(Closed):
+class Asked(Part):
     """Who asks about, or wants to install, which pack; the principal names its session."""
 
     principal: Any
     pack: Any
 
 
-class Case(Closed):
+class Case(Part):
     """What all cases have."""
 
     name: Name | None = None
@@ -251,8 +267,10 @@ class AgainCase(Case):
     expect: dict[str, Any]
 
 
-class Step(Closed):
+class Step(Part):
     """One change to the world."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     grant: GrantRow | None = None
     revoke: GrantRow | None = None
@@ -273,7 +291,7 @@ class Step(Closed):
 
     @model_validator(mode="after")
     def _one_change(self) -> Step:
-        if len(self.model_fields_set) != 1 or self.change[1] is None:
+        if len(self.model_fields_set) != 1:
             raise ValueError("a step makes exactly one change")
         return self
 
@@ -315,11 +333,11 @@ AnyCase = Annotated[
 ]
 
 
-class Scenario(Closed):
+class Scenario(Part):
     """The whole file."""
 
     scenario: VersionOne
-    now: Annotated[str, AfterValidator(_a_moment)] = "2026-06-01T12:00:00Z"
+    now: Moment = "2026-06-01T12:00:00Z"
     packs: Annotated[tuple[str | PackSource, ...], Lasting] = ()
     rejected: dict[Name, Literal["surface", "policy", "lint"]] = Field(default_factory=dict)
     lint: dict[Name, Annotated[tuple[str, ...], Lasting]] = Field(default_factory=dict)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runtime_core.closed import Misfit, fit
 from runtime_core.errors import DoorError, UsageError
 from runtime_core.exact_json import pointer
-from runtime_core.grants import ANY_PACK
 from runtime_core.strict_json import parse
 from sense_worker.scenario.model import (
     ActivationRow,
@@ -102,11 +101,10 @@ def _named(scenario: Scenario, listed: list[Listed]) -> list[Listed]:
 
     Their grants, activations and routes stay valid names (DESIGN §10).
     """
-    granted = [row.pack for row in scenario.grants]
     activated = [row.pack for row in scenario.activations.values()]
     routed = [row.pack for row in scenario.routes.values()]
-    wanted = dict.fromkeys([*scenario.rejected, *scenario.lint, *granted, *activated, *routed])
-    known = {one.pack_id for one in listed} | {ANY_PACK}
+    wanted = dict.fromkeys([*scenario.rejected, *scenario.lint, *activated, *routed])
+    known = {one.pack_id for one in listed}
     free = (name for name in wanted if name not in known)
     return [one._replace(pack_id=next(free, None)) if one.pack_id is None else one for one in listed]
 
@@ -166,8 +164,8 @@ class _Names:
                 self._cases.add(case.name)
 
     def _of_grant(self, at: list[str | int], grant: GrantRow) -> Iterator[_Named]:
+        # A grant may be for a pack that is not here, as in a tenant: `grant add` asks for no installed pack either.
         yield [*at, "principal"], grant.principal, self._scenario.principals, "principal"
-        yield [*at, "pack"], grant.pack, self._packs | {ANY_PACK}, "pack"
 
     def _of_activation(self, at: list[str | int], row: ActivationRow) -> Iterator[_Named]:
         word = "session" if row.session is not None else "principal"

@@ -51,6 +51,7 @@ class World:
         self._sessions: dict[str, Session] = {}
         self._sinks: dict[tuple[str, str], Sink] = {}
         self._given: list[_Given] = []
+        self._granted = 0
         self._generation = 0
         self._snapshots: dict[str, Authority] = {}
         self._fill(loaded)
@@ -148,7 +149,8 @@ class World:
     def _grant(self, row: GrantRow) -> None:
         tenant = self._principals[row.principal].tenant
         ends = None if row.expires is None else self._end(row.expires)
-        name = f"grant-{len(self._given)}"
+        self._granted += 1
+        name = f"grant-{self._granted}"
         grant = Grant(name, tenant, row.principal, row.capability, row.pack, row.keys, row.project, ends)
         self._given.append(_Given(row, grant))
         self.source.put_grant(grant)
