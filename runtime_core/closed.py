@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema
 
 from runtime_core.exact_json import shown
 from runtime_core.strict_json import kind_of
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Sequence
 
 _Model = TypeVar("_Model", bound=BaseModel)
@@ -66,6 +67,11 @@ def found(value: object) -> str:
     if isinstance(value, str):
         return shown(value)
     return json.dumps(value) if isinstance(value, int | float) else kind_of(value)
+
+
+def whole(pattern: re.Pattern[str]) -> WithJsonSchema:
+    """Say in JSON Schema what a validator of text checks: it matches the pattern from end to end."""
+    return WithJsonSchema({"type": "string", "pattern": f"^(?:{pattern.pattern})$"})
 
 
 def _is_version(value: Any) -> Any:

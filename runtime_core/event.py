@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from runtime_core.errors import DoorError
 from runtime_core.exact_json import pointer, shown
@@ -23,10 +23,29 @@ BODY_LIMIT = 256 * 1024
 _WHAT = "event body"
 _FIELDS = frozenset({"ref", "data", "subject", "occurred_at"})
 # RFC 3339 §5.6. Fractions end at attoseconds, so that nobody stores a novel in one; 60 is a leap second.
-_MOMENT = re.compile(
+MOMENT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d{1,18})?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,
 )
+
+
+BODY_SCHEMA: Final = {
+    "type": "object",
+    "properties": {
+        "ref": {"type": "string", "pattern": f"^(?:{NAME.pattern})$", "description": "A declared trigger of the pack."},
+        "data": {"type": "object", "description": "What the trigger's own schema in the manifest takes."},
+        "subject": {"type": "string", "maxLength": SUBJECT_LIMIT, "description": "Shown; orders and collapses."},
+        "occurred_at": {
+            "type": "string",
+            "format": "date-time",
+            "pattern": f"^(?:{MOMENT.pattern})$",
+            "description": "RFC 3339 with a zone; absent: when it was signed.",
+        },
+    },
+    "required": ["ref", "data"],
+    "additionalProperties": False,
+}
+"""JSON Schema 2020-12 of what `parse_body` takes, as far as one can say it."""
 
 
 class TriggerEvent(NamedTuple):
@@ -64,7 +83,7 @@ def parse_body(raw: bytes) -> TriggerEvent:
 
 def is_moment(text: str) -> bool:
     """Tell whether the text is a moment in RFC 3339 with a zone; a leap second only where one can be."""
-    if _MOMENT.fullmatch(text) is None:
+    if MOMENT.fullmatch(text) is None:
         return False
     try:
         date.fromisoformat(text[:10])

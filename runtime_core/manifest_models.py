@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Discriminator, Field, PlainValidator, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+)
 
-from runtime_core.closed import Closed
+from runtime_core.closed import Closed, whole
 from runtime_core.event import NAME, PACK_ID
 from runtime_core.exact_json import shown
-from runtime_core.schemas import ANY_OBJECT, NO_PROPERTIES, Schema, compile_schema
+from runtime_core.schemas import ANY_OBJECT, DIALECT, NO_PROPERTIES, Schema, compile_schema
 
 RESERVED_ARGS = frozenset({"confirm", "apply"})
 """Args that belong to the runtime: taken out before args are validated (§4.5.2)."""
+
+ABSENT: Final = ()
+"""The default of a field whose presence counts whatever it holds: no JSON value is a tuple."""
 
 _BIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}", re.ASCII)
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}", re.ASCII)
@@ -34,17 +46,20 @@ def _matching(pattern: re.Pattern[str], rule: str) -> AfterValidator:
 
 
 _NAME_RULE = "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first"
-Name = Annotated[
-    str, _matching(NAME, "1 to 128 letters, digits, dots, dashes and underscores, a letter or digit first")
-]
-PackId = Annotated[str, _matching(PACK_ID, "1 to 128 of a-z, 0-9, dot, dash and underscore, a letter or digit first")]
-BinName = Annotated[str, _matching(_BIN, "the plain name of a binary, no path; the operator says where it is")]
-EnvName = Annotated[str, _matching(_ENV, "the name of an environment variable")]
-HeaderName = Annotated[str, _matching(_HEADER, "the name of an HTTP header")]
+_PACK_RULE = "1 to 128 of a-z, 0-9, dot, dash and underscore, a letter or digit first"
+_BIN_RULE = "the plain name of a binary, no path; the operator says where it is"
+Name = Annotated[str, _matching(NAME, _NAME_RULE), whole(NAME)]
+PackId = Annotated[str, _matching(PACK_ID, _PACK_RULE), whole(PACK_ID)]
+BinName = Annotated[str, _matching(_BIN, _BIN_RULE), whole(_BIN)]
+EnvName = Annotated[str, _matching(_ENV, "the name of an environment variable"), whole(_ENV)]
+HeaderName = Annotated[str, _matching(_HEADER, "the name of an HTTP header"), whole(_HEADER)]
 Lasting = Field(strict=False)
 """On a tuple: JSON has lists, and a frozen model keeps them as tuples; the items stay strict."""
 
-CompiledSchema = Annotated[Schema, PlainValidator(compile_schema)]
+CompiledSchema = Annotated[Schema, PlainValidator(compile_schema), WithJsonSchema({"$ref": DIALECT})]
+
+
+_Kind = Literal["wrap", "composite", "openapi", "sense_only"]
 
 
 class Adapter(Closed):
@@ -54,11 +69,11 @@ class Adapter(Closed):
     `maxArgv` are the pass-through of HCP/1.1: known here so that lint reports them (§1.5.passthrough).
     """
 
-    kind: Literal["wrap", "composite", "openapi", "sense_only"]
+    kind: _Kind
     bin: BinName = ""
     document: dict[str, Any] | str = ""
-    allowed_subcommands: Any = Field(default=None, alias="allowedSubcommands")
-    max_argv: Any = Field(default=None, alias="maxArgv")
+    allowed_subcommands: Any = Field(default=ABSENT, alias="allowedSubcommands")
+    max_argv: Any = Field(default=ABSENT, alias="maxArgv")
 
 
 class Binding(Closed):
@@ -127,12 +142,21 @@ def _is_reference(value: dict[str, Any]) -> bool:
     return type(path[0]) is int and path[0] >= 0 and all(type(key) in {str, int} for key in path)
 
 
+_LITERAL = {"not": {"type": "object", "anyOf": [{"required": ["$arg"]}, {"required": ["$step"]}]}}
+_ARG = {"properties": {"$arg": {"type": "string", "minLength": 1}}, "required": ["$arg"], "maxProperties": 1}
+_PATH = {"type": "array", "prefixItems": [{"type": "integer", "minimum": 0}], "minItems": 1}
+_PATH["items"] = {"type": ["string", "integer"]}
+_EARLIER = {"properties": {"$step": _PATH}, "required": ["$step"], "maxProperties": 1}
+_ARGS = {"type": "object", "additionalProperties": {"anyOf": [_LITERAL, _ARG, _EARLIER]}}
+"""What `_references` checks, in JSON Schema."""
+
+
 class Step(Closed):
     """One command of a composite; without `pack_id` it is one of the same pack."""
 
     pack_id: PackId = ""
     verb_key: Name
-    args: Annotated[dict[str, Any], AfterValidator(_references)] = Field(default_factory=dict)
+    args: Annotated[dict[str, Any], AfterValidator(_references), WithJsonSchema(_ARGS)] = Field(default_factory=dict)
 
 
 class Verb(Closed):
@@ -162,4 +186,4 @@ def _long_form(value: Any) -> Any:
     return {"kind": value} if isinstance(value, str) else value
 
 
-AnyAdapter = Annotated[Adapter, BeforeValidator(_long_form)]
+AnyAdapter = Annotated[Adapter, BeforeValidator(_long_form, json_schema_input_type=_Kind | Adapter)]

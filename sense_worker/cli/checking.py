@@ -1,7 +1,8 @@
-"""`check` and `schema`: a policy tried before it is shipped, with no server, no database and no session."""
+"""`check`: a policy tried before it is shipped, with no server, no database and no session."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +35,10 @@ def check(files: Files, *, json: Json = False) -> None:
         render.print_json({"ok": all(one["ok"] for one in checked), "files": checked})
     else:
         for one in checked:
-            render.print_lines(_told(one))
+            if "error" in one:
+                sys.stderr.write(f"error: {one['error']}\n")
+            else:
+                render.print_lines(_told(one))
     codes = [failures.MISUSED if "error" in one else 0 if one["ok"] else failures.FAILED for one in checked]
     if max(codes):
         raise typer.Exit(max(codes))
@@ -67,9 +71,6 @@ def _plain(one: CaseResult) -> dict[str, Any]:
 
 
 def _told(one: Mapping[str, Any]) -> Iterator[str]:
-    if "error" in one:
-        yield f"error: {one['error']}"
-        return
     cases: Sequence[Mapping[str, Any]] = one["cases"]
     for pack in one["packs_refused"]:
         yield f"      pack {pack['pack']} is not installed: {pack['refused']}"

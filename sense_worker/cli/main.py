@@ -23,6 +23,7 @@ from sense_worker.cli import (
     publishing,
     reading,
     running,
+    schemas,
     sinks_routes,
 )
 
@@ -44,11 +45,20 @@ class Invocation:
     debug: bool = False
 
 
+def _version(*, asked: bool) -> None:
+    if asked:
+        running.version()
+        raise typer.Exit
+
+
 @app.callback(epilog="Exit codes: 0 done, 1 refused or failed, 2 wrong arguments or settings, 130 interrupted.")
 def options(
     context: typer.Context,
     *,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")] = False,
+    version: Annotated[  # noqa: ARG001 - its callback answers
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version, like `version`.")
+    ] = False,
 ) -> None:
     """Background runtime for HCP packs: trigger events to sinks, every attempt authorized, every outcome explained.
 
@@ -63,6 +73,7 @@ running.register_start(app, panel=_START)
 activations.register(app, panel=_SETUP)
 publishing.register(app, panel=_SETUP)
 checking.register(app, panel=_CHECK)
+schemas.register(app, panel=_CHECK)
 running.register_read(app, panel=_READ)
 reading.register(app, panel=_READ)
 for name, group, panel in (
