@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import re
 import stat
 import tarfile
@@ -54,7 +55,11 @@ class _Member(NamedTuple):
 
 def read_source(path: Path) -> PackFiles:
     """Return the three files of a pack folder or archive; raises as `read_folder` and `read_archive` do."""
-    return read_archive(path) if path.name.lower().endswith(SUFFIXES) and not path.is_dir() else read_folder(path)
+    try:
+        packed = path.name.lower().endswith(SUFFIXES) and not path.is_dir()
+    except OSError:  # as a name that is too long; reading it tells why
+        packed = True
+    return read_archive(path) if packed else read_folder(path)
 
 
 def read_archive(path: Path) -> PackFiles:
@@ -67,7 +72,9 @@ def read_archive(path: Path) -> PackFiles:
     if not name.endswith(SUFFIXES):
         raise UsageError(str(path), "not an archive by its name", f"name one of {', '.join(SUFFIXES)}")
     try:
-        with path.open("rb") as stream:
+        with open(path, "rb", opener=_without_waiting) as stream:
+            if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+                raise PackError(str(path), "not a regular file")
             raw = stream.read(SIZE_LIMIT + 1)
     except OSError as error:
         raise UsageError(str(path), error.strerror or "cannot be read", "name a pack folder or archive") from None
@@ -82,6 +89,11 @@ def read_archive(path: Path) -> PackFiles:
             return _pick(path, _tar_members(archive, raw))
     except _BROKEN as error:
         raise PackError(str(path), f"not a sound archive: {error or type(error).__name__}") from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Without O_NONBLOCK, opening a pipe would wait for its writer.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _unpacked(path: Path, raw: bytes) -> bytes:

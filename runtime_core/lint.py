@@ -15,6 +15,7 @@ from runtime_core.errors import LintIssue
 from runtime_core.exact_json import pointer, shown
 from runtime_core.lint_composite import composite_issues
 from runtime_core.lint_names import embedded_names, reserved_args
+from runtime_core.manifest_models import ABSENT
 from runtime_core.pack_file import FILE_NAMES
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def _binding(manifest: Manifest) -> Iterator[LintIssue]:
 def _passthrough(manifest: Manifest) -> Iterator[LintIssue]:
     for steps, part in (((), manifest), (("adapter",), manifest.adapter)):
         for field, name in (("allowed_subcommands", "allowedSubcommands"), ("max_argv", "maxArgv")):
-            if field in part.model_fields_set:
+            # Not `model_fields_set`: it also has the tolerated fields, and one may be spelled like the attribute.
+            if getattr(part, field) != ABSENT:
                 reason = "a pass-through bootstrap of HCP/1.1; declare commands instead"
                 yield _surface("passthrough", [*steps, name], reason, "1.5.passthrough")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from runtime_core.errors import LintIssue
 from runtime_core.exact_json import pointer
@@ -35,6 +36,8 @@ _EMBEDDED_PAIRS = {
     for second in seconds
 }
 
+_INDEX_DIGITS = 8
+"""More than a file of 1 MiB has items; int() itself refuses texts of over 4,300 digits."""
 _SAME_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME_PLACE = ("if", "then", "else", "not")
 
@@ -72,7 +75,10 @@ def _is_embedded(key: str) -> bool:
 
 
 def _declared(schema: Any) -> set[str]:
-    """Return the names that a schema says anything about at its own level, through references within it too."""
+    """Return the names that a schema says anything about at its own level, through references within it too.
+
+    A reference may lead to what is no schema where the validator never looks, as in an `if` alone.
+    """
     names: set[str] = set()
     seen: set[int] = set()
     waiting = [schema]
@@ -82,27 +88,41 @@ def _declared(schema: Any) -> set[str]:
             continue
         seen.add(id(part))
         for keyword in ("properties", "dependentRequired", "dependentSchemas"):
-            names.update(part.get(keyword, {}))
-        names.update(part.get("required", ()))
-        for required in part.get("dependentRequired", {}).values():
-            names.update(required)
+            names.update(_object(part, keyword))
+        for required in (part.get("required"), *_object(part, "dependentRequired").values()):
+            names.update(name for name in _list(required) if isinstance(name, str))
         waiting += [part[keyword] for keyword in _SAME_PLACE if keyword in part]
-        waiting += [inner for keyword in _SAME_PLACE_LISTS for inner in part.get(keyword, ())]
-        waiting += part.get("dependentSchemas", {}).values()
+        waiting += [inner for keyword in _SAME_PLACE_LISTS for inner in _list(part.get(keyword))]
+        waiting += _object(part, "dependentSchemas").values()
         waiting.append(_referenced(schema, part.get("$ref")))
     return names
+
+
+def _object(part: dict[str, Any], keyword: str) -> dict[str, Any]:
+    value = part.get(keyword)
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _referenced(schema: Any, reference: Any) -> Any:
     """Return what a `#/…` reference names; None for another form."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
-    for step in reference[1:].split("/")[1:]:
+    for step in unquote(reference[1:]).split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
-            schema = schema[int(name)]
-        elif isinstance(schema, dict) and name in schema:
+        if isinstance(schema, dict) and name in schema:
             schema = schema[name]
+        elif isinstance(schema, list) and (index := _index(name)) < len(schema):
+            schema = schema[index]
         else:
             return None
     return schema
+
+
+def _index(name: str) -> int:
+    """Return the index that a step names, a huge one where it names none; the validator takes leading zeros too."""
+    digits = name.lstrip("0") or "0"
+    return int(digits) if name and digits.isdecimal() and len(digits) < _INDEX_DIGITS else 10**_INDEX_DIGITS

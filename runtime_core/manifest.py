@@ -8,7 +8,17 @@ from pydantic import ConfigDict, Field
 
 from runtime_core.closed import Closed
 from runtime_core.exact_json import pointer
-from runtime_core.manifest_models import AnyAdapter, Binding, Lasting, Name, PackId, Sandbox, StimulusTrigger, Verb
+from runtime_core.manifest_models import (
+    ABSENT,
+    AnyAdapter,
+    Binding,
+    Lasting,
+    Name,
+    PackId,
+    Sandbox,
+    StimulusTrigger,
+    Verb,
+)
 from runtime_core.pack_file import FILE_NAMES, fault, read_document, read_model
 
 if TYPE_CHECKING:
@@ -38,8 +48,8 @@ class Manifest(Closed):
     sandbox: Sandbox = Sandbox()
     verbs: dict[Name, Verb] = Field(default_factory=dict)
     stimulus_triggers: Annotated[tuple[StimulusTrigger, ...], Lasting] = Field(default=(), alias="stimulusTriggers")
-    allowed_subcommands: Any = Field(default=None, alias="allowedSubcommands")
-    max_argv: Any = Field(default=None, alias="maxArgv")
+    allowed_subcommands: Any = Field(default=ABSENT, alias="allowedSubcommands")
+    max_argv: Any = Field(default=ABSENT, alias="maxArgv")
 
     @property
     def bin(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import stat
 import tarfile
 import zipfile
@@ -293,6 +294,20 @@ class TestPaths:
             with pytest.raises(UsageError) as caught:
                 read_archive(tmp_path / name)
             assert (caught.value.place, caught.value.reason) == (str(tmp_path / name), reason)
+
+    def test_a_name_that_is_too_long(self, tmp_path: Path) -> None:
+        """No file system has such a name: the caller's mistake like any other path that is not there."""
+        for suffix in ("", ".zip"):
+            with pytest.raises(UsageError) as caught:
+                read_source(tmp_path / f"{'k' * 300}{suffix}")
+            assert caught.value.reason == "File name too long"
+
+    def test_a_pipe(self, tmp_path: Path) -> None:
+        """A pipe is refused, not waited for."""
+        os.mkfifo(tmp_path / "pack.zip")
+        with pytest.raises(PackError) as caught:
+            read_source(tmp_path / "pack.zip")
+        assert caught.value.reason == "not a regular file"
 
 
 @pytest.mark.case("C23")

@@ -149,6 +149,14 @@ class TestManifest:
             for place in ("/allowedSubcommands", "/maxArgv", "/adapter/allowedSubcommands", "/adapter/maxArgv")
         ]
 
+    @pytest.mark.spec("1.5.passthrough")
+    def test_an_unknown_field_is_no_passthrough(self) -> None:
+        """A tolerated field that is spelled like the attribute of one we know neither is it nor hides it."""
+        assert issues({"max_argv": 3, "allowed_subcommands": []}) == []
+        assert told(issues({"max_argv": 3, "maxArgv": 3})) == [
+            ("passthrough", "surface.json /maxArgv", "1.5.passthrough")
+        ]
+
     def test_duplicate_keys(self) -> None:
         """A ref declared twice, and keys equal but for case, are duplicates; a verb_key may equal a ref."""
         keys = ["mail.list", "mail.send", "Mail.List"]
@@ -238,6 +246,8 @@ class TestManifest:
             '{"oneOf": [{"if": {}, "then": {"properties": {"%s": true}}, "else": false}]}',
             '{"$ref": "#/$defs/a~1b", "$defs": {"a/b": {"$ref": "#/$defs/c"}, "c": {"required": ["%s"]}}}',
             '{"$ref": "#/allOf/0", "allOf": [{"$ref": "#"}], "required": ["%s"]}',
+            '{"$ref": "#/allOf/001", "allOf": [{}, {"properties": {"%s": {}}}]}',
+            '{"$ref": "#/%%24defs/a%%25", "$defs": {"a%%": {"required": ["%s"]}}}',
         ],
     )
     def test_reserved_args(self, schema: str, name: str) -> None:
@@ -255,6 +265,17 @@ class TestManifest:
             {"properties": {"Confirm": {}, "applying": {}}, "$ref": "#/$defs/x", "$defs": {"x": True}},
             {"$ref": "#here", "$defs": {"x": {"$anchor": "here"}}},
             True,
+            {"$ref": f"#/allOf/{'0' * 4400}", "allOf": [True]},
+            # An `if` alone decides nothing, so the validator does not look where it leads: there it need be no schema.
+            {"if": {"$ref": "#/default"}, "default": 5},
+            {"if": {"$ref": "#/default"}, "default": {"properties": 5}},
+            {"if": {"$ref": "#/default"}, "default": {"properties": ["confirm"]}},
+            {"if": {"$ref": "#/default"}, "default": {"required": 5}},
+            {"if": {"$ref": "#/default"}, "default": {"required": [["confirm"]]}},
+            {"if": {"$ref": "#/default"}, "default": {"allOf": 5}},
+            {"if": {"$ref": "#/default"}, "default": {"dependentRequired": ["confirm"]}},
+            {"if": {"$ref": "#/default"}, "default": {"dependentRequired": {"a": 5}}},
+            {"if": {"$ref": "#/default"}, "default": {"dependentSchemas": [5]}},
         ],
     )
     def test_args_that_are_not_reserved(self, schema: object) -> None:
