@@ -20,6 +20,7 @@ VALUES_LIMIT = 1_000_000
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
 _NUMBER = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _NO_NUMBER = re.compile(r"[-+]?\.inf|\.nan", re.IGNORECASE)
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _WORDS: dict[str, bool | None] = {"~": None, "": None}
 for _word, _value in (("true", True), ("false", False), ("null", None)):
     _WORDS |= dict.fromkeys((_word, _word.title(), _word.upper()), _value)
@@ -66,6 +67,8 @@ def parse_yaml(text: str) -> Any:
 class _Values:
     def __init__(self) -> None:
         self._count = 0
+        self._sound: set[int] = set()
+        """Nodes of text that were looked through: an alias names the node again, however long its text is."""
 
     def of(self, node: yaml.Node, levels: int) -> Any:
         """Return the value of a node; an alias is read again at each place that uses it."""
@@ -75,7 +78,7 @@ class _Values:
         if node.tag is not _PLAIN and node.tag is not _TEXT and node.tag is not _NESTED:
             raise _fault(node, f"the tag {node.tag[:100]!r} is not read; write plain YAML")
         if isinstance(node, yaml.ScalarNode):
-            return _scalar(node)
+            return self._scalar(node)
         if levels == 0:
             raise _fault(node, f"nested more than {DEPTH_LIMIT} deep")
         if isinstance(node, yaml.SequenceNode):
@@ -87,40 +90,40 @@ class _Values:
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
                 raise _fault(key_node, "a key must be text")
-            key = _checked(key_node)
+            key = self._checked(key_node)
             if key in found:
                 raise _fault(key_node, f"the key {key[:100]!r} stands twice")
             found[key] = self.of(value_node, levels)
         return found
 
-
-def _scalar(node: yaml.ScalarNode) -> Any:
-    text = _checked(node)
-    if node.tag is _TEXT:  # quoted, or a block
+    def _scalar(self, node: yaml.ScalarNode) -> Any:
+        text = self._checked(node)
+        if node.tag is _TEXT:  # quoted, or a block
+            return text
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INTEGER.fullmatch(text):
+            # Longer texts cannot fit, and int() itself refuses those of more than 4,300 digits.
+            value = int(text) if len(text) <= 20 else INT_MAX + 1  # noqa: PLR2004
+            if not INT_MIN <= value <= INT_MAX:
+                raise _fault(node, f"the integer {text[:40]} is outside 64 bit")
+            return value
+        if _NUMBER.fullmatch(text):
+            number = float(text)
+            if number in (float("inf"), float("-inf")):
+                raise _fault(node, f"the number {text[:40]} overflows")
+            return number
+        if _NO_NUMBER.fullmatch(text):
+            raise _fault(node, f"{text} is no number that is read; quote it if it is text")
         return text
-    if text in _WORDS:
-        return _WORDS[text]
-    if _INTEGER.fullmatch(text):
-        # Longer texts cannot fit, and int() itself refuses those of more than 4,300 digits.
-        value = int(text) if len(text) <= 20 else INT_MAX + 1  # noqa: PLR2004
-        if not INT_MIN <= value <= INT_MAX:
-            raise _fault(node, f"the integer {text[:40]} is outside 64 bit")
-        return value
-    if _NUMBER.fullmatch(text):
-        number = float(text)
-        if number in (float("inf"), float("-inf")):
-            raise _fault(node, f"the number {text[:40]} overflows")
-        return number
-    if _NO_NUMBER.fullmatch(text):
-        raise _fault(node, f"{text} is no number that is read; quote it if it is text")
-    return text
 
-
-def _checked(node: yaml.ScalarNode) -> str:
-    text: str = node.value
-    if any(character == "\0" or "\ud800" <= character <= "\udfff" for character in text):
-        raise _fault(node, "NUL or a lone surrogate in text")
-    return text
+    def _checked(self, node: yaml.ScalarNode) -> str:
+        text: str = node.value
+        if id(node) not in self._sound:
+            if _NO_TEXT.search(text):
+                raise _fault(node, "NUL or a lone surrogate in text")
+            self._sound.add(id(node))
+        return text
 
 
 def _fault(node: yaml.Node, reason: str) -> YamlFault:
