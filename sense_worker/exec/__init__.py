@@ -1,0 +1,1 @@
+"""Execute: queued commands with a result (DESIGN §8)."""
