@@ -279,17 +279,19 @@ def test_a_control_pack_is_routed_for_operators():
 
 def test_a_session_in_another_tenant_sees_that_tenant():
     """The session of ana in bolt reaches dan, a member with her there, and none of the routes of acme."""
+    in_bolt = {"session": "far", "pack": "feed", "project": "zeus"}
+    in_acme = {"session": "ana", "pack": "feed", "project": "zeus"}
     people = sense_world()["principals"]
     people["ana"] = {**people["ana"], "projects": ["apollo", "zeus"]}
     scenario = sense_world(
-        shared(),
+        *(shared(), shared(activation="a2")),
         principals=people,
         sessions={"far": {"principal": "ana", "tenant": "bolt"}},
-        activations={"a1": {"session": "far", "pack": "feed", "project": "zeus"}},
+        activations={"a1": in_bolt, "a2": in_acme},
         routes=routes(r1=("ana", "inbox"), r2=("dan", "inbox")),
         grants=[GRANT, {**GRANT, "principal": "dan"}],
     )
-    assert expected(scenario) == [{"r2": "delivered"}]
+    assert expected(scenario) == [{"r2": "delivered"}, {"r1": "denied: not a member of the project"}]
 
 
 def test_strict_json_refuses_what_section_four_names():

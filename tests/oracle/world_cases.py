@@ -121,12 +121,17 @@ def sense_case(tale: Tale, name: str) -> World:
     if rng.random() < 0.14:
         case["hold"] = True
     if tale.usable(activation):
-        tale.accepted.append(name)
-        if "hold" in case:
-            tale.held.append((name, activation["pack"], ref))
-        if "id" in case:
-            tale.sent.append(case)
+        _note(tale, name, activation["pack"], case)
     return {"sense": case}
+
+
+def _note(tale: Tale, name: str, pack_id: str, case: World) -> None:
+    """What intake took: for `again`, and for a message id that comes a second time."""
+    tale.accepted.append(name)
+    if "hold" in case:
+        tale.held.append((name, pack_id, case["ref"]))
+    if "id" in case:
+        tale.sent.append(case)
 
 
 def _worse(tale: Tale, case: World, schema: str) -> World:
