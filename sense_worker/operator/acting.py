@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from runtime_core.errors import (
-    PRINCIPAL_DISABLED,
-    SESSION_EXPIRED,
-    SESSION_REVOKED,
-    Denied,
-    DoorError,
-    UsageError,
-)
+from runtime_core.errors import Denied, DoorError, UsageError
+from runtime_core.install import session_refusal
 from runtime_core.strict_json import parse_object
 from sense_worker.held_file import HeldFile
 from sense_worker.storage.authority import credential
@@ -160,12 +154,9 @@ class Identified(NamedTuple):
 
     def check(self, now: int) -> None:
         """Raise Denied where it does not stand at `now`."""
-        if self.revoked:
-            raise Denied(SESSION_REVOKED.text())
-        if self.expires_at <= now:
-            raise Denied(SESSION_EXPIRED.text())
-        if self.disabled:
-            raise Denied(PRINCIPAL_DISABLED.text())
+        refusal = session_refusal(revoked=self.revoked, expires_at=self.expires_at, disabled=self.disabled, now=now)
+        if refusal is not None:
+            raise Denied(refusal.text())
 
 
 def identify(connection: sa.Connection, vault: Vault, held: SessionFile, now: int) -> Identified:

@@ -23,7 +23,7 @@ from runtime_core.errors import (
 )
 from sense_worker.operator import Operator
 from sense_worker.storage.authority import SqlAuthoritySource
-from sense_worker.storage.schema import ACTIVATION, PACK, REVISION
+from sense_worker.storage.schema import ACTIVATION, PACK, PRINCIPAL, REVISION, SESSION
 from sense_worker.vault import Vault
 from sinks.registry import Registry
 from tests.provision import POLICY, SURFACE
@@ -156,6 +156,39 @@ BROKEN = {
         PackParseError,
     ),
 }
+
+
+@pytest.mark.spec("9.7.install")
+def test_of_all_that_can_refuse_an_install_the_first_is_told(world, ana):
+    """Everything is wrong at once and is mended from the front: session, principal, plane, grant, policy, lint."""
+    world.change(SESSION, SESSION.c.principal == "ana", revoked_at=1, expires_at=1)
+    world.change(PRINCIPAL, PRINCIPAL.c.id == "ana", disabled_at=1)
+    unread, unlinted = {**POLICY, "owner": "ana", "stimuli": {}}, {**POLICY, "stimuli": {}}
+    told = []
+
+    def install(surface, policy):
+        with pytest.raises(HcpError) as refused:
+            ana.install_pack(world.pack(surface, policy))
+        told.append(str(refused.value))
+
+    install(CONTROL, unread)
+    world.change(SESSION, SESSION.c.principal == "ana", revoked_at=None)
+    install(CONTROL, unread)
+    world.change(SESSION, SESSION.c.principal == "ana", expires_at=2**61)
+    install(CONTROL, unread)
+    world.change(PRINCIPAL, PRINCIPAL.c.id == "ana", disabled_at=None)
+    install(CONTROL, unread)
+    install(SURFACE, unread)
+    world.operator.add_grant("ana", "pack.install", pack="mail")
+    install(SURFACE, unread)
+    install(SURFACE, unlinted)
+
+    assert told[:5] == [
+        *("denied: session revoked", "denied: session expired", "denied: principal disabled", PLANE, INSTALL)
+    ]
+    assert told[5].startswith("policy.json /owner: unknown field")
+    assert told[6].startswith("mail: missing_stimulus: ")
+    assert ana.install_pack(world.pack()).installed_by == "ana"
 
 
 @pytest.mark.case("C24")
