@@ -58,6 +58,8 @@ class Doorbell:
 
     def wait(self, lane: str, seconds: float) -> bool:
         """Wait for a ring; returns whether one came."""
+        if seconds <= 0:  # to BLPOP a timeout of 0 is none at all
+            return self._redis.lpop(_bell(lane)) is not None
         return self._redis.blpop([_bell(lane)], timeout=seconds) is not None
 
     def stop(self, lane: str) -> bool:
