@@ -80,9 +80,9 @@ class World:
         """Return a client of the world's Redis."""
         return redis.Redis.from_url(str(self.settings.redis_url), protocol=2)
 
-    def worker(self, **env: str) -> Worker:
-        """Start a worker process; it ends with the test."""
-        worker = Worker(self, {**self.env, **env})
+    def worker(self, program: str | None = None, **env: str) -> Worker:
+        """Start a worker process, or a Python program in its place; it ends with the test."""
+        worker = Worker(self, {**self.env, **env}, program)
         self.workers.append(worker)
         return worker
 
@@ -106,9 +106,10 @@ class World:
 class Worker:
     """`sense-worker worker` in a process group of its own, its log in a file."""
 
-    def __init__(self, world: World, env: dict[str, str]) -> None:
+    def __init__(self, world: World, env: dict[str, str], program: str | None) -> None:
         self.log = world.home / f"worker-{len(world.workers)}.log"
-        argv = [sys.executable, "-m", "sense_worker.cli.main", "worker"]
+        called = ("-m", "sense_worker.cli.main", "worker") if program is None else ("-c", program)
+        argv = [sys.executable, *called]
         passed = {name: value for name, value in os.environ.items() if not name.startswith("SENSE_")}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
