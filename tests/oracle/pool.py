@@ -1,4 +1,4 @@
-"""About forty distinct packs, made once, so that whoever reads them may cache by their bytes."""
+"""Some sixty distinct packs, made once, so that whoever reads them may cache by their bytes."""
 
 from typing import Any
 
@@ -178,6 +178,7 @@ def _good() -> dict[str, list[Pack]]:
             pack("feed", public, {**FEED, "item.new": (BRAIN, "sha")}, {}),
             pack("feed", public, {**FEED, "item.shared": (PERSONAL, "any")}, {}),
             pack("feed", public, {"item.saved": (LOCAL, "sized"), "item.other": (PERSONAL, "any")}, {}),
+            changed(pack("feed", public, FEED, {}), "surface", "adapter", value="sense_only"),
         ],
         "relay": [
             composite(
@@ -215,6 +216,7 @@ def _bad() -> dict[str, list[Pack]]:
     one = pack("bad", "public/none", {"bell": (PERSONAL, "any")}, {"ring": ("read", PERSONAL, "")})
     ring, bell = one["policy"]["verbs"]["ring"], one["policy"]["stimuli"]["bell"]
     verbs, surface_verbs = ("policy", "verbs"), ("surface", "verbs")
+    a_verb, two_bells = one["surface"]["verbs"]["ring"], changed(one, "policy", "stimuli", "BELL", value=bell)
     bell_twice = [{"ref": "bell"}, {"ref": "bell"}]
     declares = {"type": "object", "properties": {"confirm": {"type": "boolean"}}}
     return {
@@ -234,6 +236,9 @@ def _bad() -> dict[str, list[Pack]]:
             changed(one, "surface", "binding", "hub", value="keyring"),
             changed(one, *surface_verbs, "ring", "args", value=declares),
             changed(one, "surface", "stimulusTriggers", value=bell_twice),
+            changed(changed(one, *verbs, "Ring", value=ring), *surface_verbs, "Ring", value=a_verb),
+            changed(two_bells, "surface", "stimulusTriggers", value=[{"ref": "bell"}, {"ref": "BELL"}]),
+            changed(one, "surface", "x-more", value={"deep": [{"roles": []}]}),
             changed(changed(one, *verbs, "more", value=ring), "policy", "surface_id", value="good"),
             changed(one, "policy", "version", value=True),
             changed(one, "policy", "version", value="1"),

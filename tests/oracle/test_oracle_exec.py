@@ -1,7 +1,5 @@
 """Small scenarios written by hand beside the text: envelopes, installs and reports."""
 
-import pytest
-
 from tests.oracle.judge import expected
 from tests.oracle.lint import lint
 from tests.oracle.packs import read_pack
@@ -38,7 +36,6 @@ def errors(scenario):
     return [result["error"] for result in expected(scenario) if "error" in result]
 
 
-@pytest.mark.spec("4.5.2")
 def test_confirm_is_the_boolean_of_either_name():
     """The names confirm and apply, as true, pass; the text `true` passes on the CLI face alone."""
     cases = (
@@ -51,7 +48,6 @@ def test_confirm_is_the_boolean_of_either_name():
     assert errors(exec_world(*cases)) == [no, None, None, no, None, no, no, None]
 
 
-@pytest.mark.spec("9.4.3")
 def test_a_connect_command_needs_both_grants_and_leaves_a_connection():
     """pack.connect is looked at first, verb.exec.write next; then the family is connected, also for its other pack."""
     connect, send = command("mail", "mail.connect"), command("cal", "list")
@@ -109,7 +105,6 @@ def test_planes_modes_and_workspaces():
     assert errors(exec_world(command("files", "stat"), packs=("files",), without=CAPABILITIES)) == [local]
 
 
-@pytest.mark.spec("1.2.pack-id")
 def test_the_alias_is_read_alone():
     """surface_id stands for pack_id; both, or neither, are malformed."""
     alias, both, neither = {"pack_id": None, "surface_id": "git"}, {"surface_id": "git"}, {"pack_id": None}
@@ -117,7 +112,6 @@ def test_the_alias_is_read_alone():
     assert errors(exec_world(*cases)) == [None, "refused: malformed", "refused: malformed"]
 
 
-@pytest.mark.spec("9.5.no-skip")
 def test_a_composite_runs_nothing_where_a_step_would_be_denied():
     """The pre-flight walks every step; the caller's confirm counts for all; leaf commands are what ran."""
     save = command("chain", "all", text="a", confirm=True)
@@ -141,7 +135,6 @@ def test_a_composite_runs_nothing_where_a_step_would_be_denied():
     assert errors(exec_world(off, save, packs=packs)) == ["pack not activated: git"]
 
 
-@pytest.mark.spec("9.7.install")
 def test_install_asks_for_the_plane_and_then_the_grant():
     """Control plane first, then pack.install, which a grant with no keys or of a project does not give."""
     case = {"install": {"principal": "ana", "pack": "ops"}}
@@ -153,7 +146,6 @@ def test_install_asks_for_the_plane_and_then_the_grant():
         assert errors(exec_world(case, packs=("ops",), operator=True, grants=[grant | change])) == [error]
 
 
-@pytest.mark.spec("1.6.availability")
 def test_the_report_says_what_nothing_but_confirm_or_args_could_refuse():
     """Installed, activated, connected and each command; all false for a pack that is not there."""
     case = {"available": {"principal": "ana", "pack": "mail"}}

@@ -7,6 +7,7 @@ import pytest
 
 from tests.oracle.coverage import coverage
 from tests.oracle.judge import expected, expected_packs
+from tests.oracle.state import apply_step, begin
 from tests.oracle.worlds import BOTH_HALVES, world
 
 SENSE_OUTCOMES = (
@@ -75,3 +76,32 @@ def test_the_worlds_hold_packs_in_every_state():
 def test_two_thousand_worlds_hold_a_hundred_thousand_decisions():
     """2,000 worlds of the Sense half hold at least 100,000 decisions."""
     assert decided(range(2000), ("sense", "install", "step")).total() >= 100_000
+
+
+def test_every_step_of_a_world_has_something_to_change():
+    """Each revoke takes exactly one row, each `again` names an accepted case, each name in a step stands."""
+    for seed in range(200):
+        scenario = world(seed, BOTH_HALVES)
+        state = begin(scenario)
+        for case, result in zip(scenario["cases"], expected(scenario), strict=True):
+            for word, value in case.get("step", {}).items():
+                before = len(state["grants"])
+                if word == "deactivate":
+                    assert not state["activations"][value]["revoked"]
+                elif word == "remove":
+                    assert ("acme", value) in state["installed"]
+                apply_step(state, case["step"])
+                assert len(state["grants"]) - before == {"revoke": -1, "grant": 1}.get(word, 0)
+            if "again" in case:
+                assert "refused" not in result
+                assert "repeat" not in result
+
+
+def test_no_workspace_sink_meets_an_activation_without_a_workspace():
+    """Whether that is held or denied the text leaves open; no world asks."""
+    for seed in range(200):
+        scenario = world(seed)
+        written = {row["pack"] for row in scenario["routes"].values() if row["sink"] == "workspace"}
+        later = [case["step"]["activate"] for case in scenario["cases"] if "activate" in case.get("step", {})]
+        for row in [*scenario["activations"].values(), *later]:
+            assert row["pack"] not in written or row["workspace"] is True
