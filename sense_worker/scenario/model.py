@@ -83,6 +83,17 @@ def _or(*names: str) -> dict[str, Any]:
     return {"oneOf": [{"required": [name]} for name in names]}
 
 
+def _either(rule: str) -> Discriminator:
+    """Choose between text and an object by what is there, so that a fault is one of the form that was meant."""
+
+    def kind(value: Any) -> str | None:
+        if isinstance(value, str):
+            return "(text)"
+        return "(object)" if isinstance(value, dict | Part) else None
+
+    return Discriminator(kind, custom_error_type="either", custom_error_message=rule)
+
+
 class PackSource(Part):
     """An inline pack: each of the two files as an object or as raw text."""
 
@@ -109,7 +120,14 @@ class ProjectSink(Part):
     project: Name
 
 
-SinkWord = Literal["inbox", "workspace", "own", "tenant"] | ProjectSink
+AnyPack = Annotated[
+    Annotated[str, Tag("(text)")] | Annotated[PackSource, Tag("(object)")],
+    _either("must be a folder, or an inline pack"),
+]
+SinkWord = Annotated[
+    Annotated[Literal["inbox", "workspace", "own", "tenant"], Tag("(text)")] | Annotated[ProjectSink, Tag("(object)")],
+    _either("must be a sink's word, or {project: NAME}"),
+]
 
 
 class PrincipalRow(Part):
@@ -312,19 +330,20 @@ _KINDS = ("sense", "exec", "install", "available", "again", "step")
 
 
 def _kind(value: Any) -> str | None:
+    # In brackets, so that the place of a fault never takes the name of a kind for the key of that name.
     if isinstance(value, Case):
-        return next(kind for kind in _KINDS if hasattr(value, kind))
+        return next(f"({kind})" for kind in _KINDS if hasattr(value, kind))
     given = [kind for kind in _KINDS if kind in value] if isinstance(value, dict) else []
-    return given[0] if len(given) == 1 else None
+    return f"({given[0]})" if len(given) == 1 else None
 
 
 AnyCase = Annotated[
-    Annotated[SenseCase, Tag("sense")]
-    | Annotated[ExecCase, Tag("exec")]
-    | Annotated[InstallCase, Tag("install")]
-    | Annotated[AvailableCase, Tag("available")]
-    | Annotated[AgainCase, Tag("again")]
-    | Annotated[StepCase, Tag("step")],
+    Annotated[SenseCase, Tag("(sense)")]
+    | Annotated[ExecCase, Tag("(exec)")]
+    | Annotated[InstallCase, Tag("(install)")]
+    | Annotated[AvailableCase, Tag("(available)")]
+    | Annotated[AgainCase, Tag("(again)")]
+    | Annotated[StepCase, Tag("(step)")],
     Discriminator(
         _kind,
         custom_error_type="case_kind",
@@ -338,7 +357,7 @@ class Scenario(Part):
 
     scenario: VersionOne
     now: Moment = "2026-06-01T12:00:00Z"
-    packs: Annotated[tuple[str | PackSource, ...], Lasting] = ()
+    packs: Annotated[tuple[AnyPack, ...], Lasting] = ()
     rejected: dict[Name, Literal["surface", "policy", "lint"]] = Field(default_factory=dict)
     lint: dict[Name, Annotated[tuple[str, ...], Lasting]] = Field(default_factory=dict)
     projects: dict[Name, Name] = Field(default_factory=dict)
