@@ -22,6 +22,7 @@ Every message is one line: the place, what is wrong there, and the way out where
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -39,8 +40,8 @@ class HcpError(Exception):
         super().__init__(place, reason, way_out)
 
     def __str__(self) -> str:
-        """Return one line; control characters are escaped so that a value cannot forge a second one."""
-        text = f"{self.place}: {self.reason}" if self.place else self.reason
+        """Return one line: control characters escaped, so that no value forges a second one, long values shortened."""
+        text = bounded(f"{self.place}: {self.reason}" if self.place else self.reason)
         if self.way_out:
             text = f"{text} ({self.way_out})"
         return printable(text)
@@ -94,6 +95,10 @@ class Denied(HcpError):
     def __init__(self, text: str) -> None:
         super().__init__("", text)
 
+    def __str__(self) -> str:
+        """Return the text whole: names in it may be long, and it is compared."""
+        return printable(self.reason)
+
 
 class UsageError(HcpError):
     """Input that names something wrong or is wrong itself; nothing was changed."""
@@ -140,6 +145,27 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+VALUE_LIMIT = 200
+"""Characters of a value that an error repeats: enough to know it again."""
+_LONG_VALUE = re.compile(rf"'[^']{{{VALUE_LIMIT},}}'|\"[^\"]{{{VALUE_LIMIT},}}\"|\S{{{VALUE_LIMIT + 1},}}")
+_LINE_LIMIT = 2_000
+
+
+def bounded(text: str) -> str:
+    """Return `text` with every quoted or unbroken stretch over 200 characters shortened in its middle, 2000 in all."""
+    if len(text) <= VALUE_LIMIT:
+        return text
+    text = _LONG_VALUE.sub(lambda found: _shortened(found[0], VALUE_LIMIT), text)
+    return _shortened(text, _LINE_LIMIT)
+
+
+def _shortened(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    ending = limit // 5
+    return f"{text[: limit - ending]}…{text[-ending:]} [{len(text)} characters]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
+from runtime_core.errors import UsageError
 from sinks.append import NotPlain, append, folder, folder_beneath
 from sinks.line import json_line
 from sinks.protocol import Delivered, Outcome, Rejected, Retry, SinkBase
@@ -90,6 +91,12 @@ class Jsonl(SinkBase):
     def workspace(self) -> bool:
         """Whether it writes under the activation's workspace and nowhere else."""
         return self._path is None
+
+    def open(self) -> None:
+        """Raise UsageError where the folder of `path` is not there: no delivery could succeed."""
+        if self._path is not None and not Path(self._path.parent).is_dir():
+            folder = self._path.parent
+            raise UsageError("options.path", f"there is no folder {folder}", f"make it first: mkdir -p {folder}")
 
     def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
         """Append one line a delivery: a file takes the lines of the batch whole, or none of them (Retry)."""

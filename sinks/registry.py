@@ -101,6 +101,31 @@ class Registry:
             raise UsageError(f"sink kind {kind}", "its property workspace answers neither True nor False")
         return built
 
+    def try_out(self, kind: str, name: str, options: Mapping[str, object]) -> None:
+        """Build a sink as `build` does, and open and close one of a `local` kind: what it lacks here shows at once.
+
+        Raises UsageError; of an exception of another class the kind and the place, never the text.
+        """
+        sink = self.build(kind, name, options)
+        if not sink.local:
+            return
+        try:
+            sink.open()
+            sink.close()
+        except UsageError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a plugin's own code
+            what = f"raised {type(error).__name__} while it was opened, {origin(error)}"
+            raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None
+
+    def fault(self, kind: str, options: Mapping[str, object]) -> str | None:
+        """Return why no sink of this kind with these options can be built in this process; None where one can."""
+        try:
+            self.build(kind, kind, options)
+        except UsageError as error:
+            return str(error)
+        return None
+
     def traits(self, kind: str, options: Mapping[str, object]) -> Traits | None:
         """Return what a sink of this kind with these options is; None where `build` would refuse."""
         try:

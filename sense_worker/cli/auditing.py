@@ -47,11 +47,16 @@ def verify(*, json: Json = False) -> None:
 
 def _told(row: Mapping[str, Any]) -> Iterator[str]:
     verdict = "whole" if row["ok"] else "NOT whole"
-    yield f"{row['file']}: {verdict}: {row['verified']} of {row['lines']} lines verified, {row['anchors']} anchors"
+    lines, anchors = _counted(row["lines"], "line"), _counted(row["anchors"], "anchor")
+    yield f"{row['file']}: {verdict}: {row['verified']} of {lines} verified, {anchors}"
     for problem in row["problems"]:
         yield f"{problem['kind']}: {problem['file']} line {problem['line']}: {problem['text']}"
     if row["omitted"]:
         yield f"and {row['omitted']} more"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _head(line: Mapping[str, Any]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from runtime_core.errors import (
     PackLintError,
     SettingsError,
     UsageError,
+    bounded,
     printable,
 )
 
@@ -51,17 +52,21 @@ def line(error: BaseException) -> str:
     """Return the one line that tells a person what happened: the place, the reason, the way out."""
     if isinstance(error, HcpError):
         return str(error)
+    return printable(bounded(_other_line(error)))
+
+
+def _other_line(error: BaseException) -> str:
     if isinstance(error, typer.TyperException):
         return _usage_line(error)
     if isinstance(error, OSError) and error.filename is not None:
-        return printable(f"{error.filename}: {error.strerror}")
+        return f"{error.filename}: {error.strerror}"
     if isinstance(error, UnicodeEncodeError):  # bytes of an argument that are no text stand in it as lone surrogates
-        return printable(f"{error.object[:100]!r}: is not UTF-8 (write it in UTF-8)")
+        return f"{error.object[:100]!r}: is not UTF-8 (write it in UTF-8)"
     # An exception nobody expected: its class and first line, never a traceback unasked (it may hold other people's
     # data), and how to get one.
     first = (str(error).strip().splitlines() or [""])[0]
     detail = f"{type(error).__name__}: {first}" if first else type(error).__name__
-    return printable(f"unexpected {detail} (run it again as `sense-worker --debug …` for the traceback)")
+    return f"unexpected {detail} (run it again as `sense-worker --debug …` for the traceback)"
 
 
 def report(error: BaseException, *, debug: bool, stream: TextIO | None = None) -> int:
@@ -81,4 +86,4 @@ def _usage_line(error: typer.TyperException) -> str:
     reason = " ".join(error.format_message().split()).rstrip(".")
     if not reason:
         return ""
-    return printable(f"{place}: {reason} (see `{place} --help`)")
+    return f"{place}: {reason} (see `{place} --help`)"

@@ -54,7 +54,7 @@ def add(
 
 @app.command(epilog=example("grant revoke grt_0123456789abcdef"))
 def revoke(grant_id: Annotated[str, typer.Argument(metavar="GRANT")], *, json: Json = False) -> None:
-    """Revoke a grant: no attempt claimed from now on passes by it, retries and replays included."""
+    """Revoke a grant: no attempt claimed from now on passes by it, first tries and retries alike."""
     with operator() as acting:
         row = acting.revoke_grant(grant_id)
     render.print_row(row, f"revoked {grant_id}", as_json=json, worded=_WORDED)

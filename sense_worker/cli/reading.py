@@ -85,10 +85,12 @@ def show_dead(
     *,
     json: Json = False,
 ) -> None:
-    """Show one refused entry with its raw fields (base64)."""
+    """Show one refused entry with its fields, as text where they are UTF-8, and raw (base64 of their netstrings)."""
     with operator() as acting:
         row = acting.show_dead(stream_id)
-    render.print_row(row, as_json=json)
+    render.print_row(row, as_json=json, hide=("text",))
+    if not json and row.text:
+        render.print_lines(["", *row.text])
 
 
 def explain(

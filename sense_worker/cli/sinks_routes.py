@@ -44,10 +44,11 @@ def add_sink(
 
 @sink.command("list", epilog=example("sink list"))
 def list_sinks(*, json: Json = False) -> None:
-    """List the sinks of the tenant."""
+    """List the sinks of the tenant, with what keeps a kind from being used here."""
     with operator() as acting:
         rows = acting.list_sinks()
     columns = {"SINK": "name", "KIND": "kind", "AUDIENCE": "audience", "PAUSED": "paused_at", "DISABLED": "disabled_at"}
+    columns |= {"FAULT": "fault"} if any(row.fault for row in rows) else {}
     render.print_table(rows, columns, as_json=json, empty="no sinks")
 
 

@@ -174,8 +174,13 @@ def need_control_plane(change: Change, plane: str) -> None:
 
 def need_principal(change: Change, name: str) -> None:
     """Raise NotFound where the tenant has no such principal."""
+    know_principal(change.connection, change.acting.tenant, name)
+
+
+def know_principal(connection: sa.Connection, tenant: str, name: str) -> None:
+    """Raise NotFound where the tenant has no such principal; for what only reads."""
     p = PRINCIPAL.c
-    if change.one(sa.select(p.id).where(p.tenant == change.acting.tenant, p.id == name)) is None:
+    if connection.execute(sa.select(p.id).where(p.tenant == tenant, p.id == name)).first() is None:
         raise NotFound("principal", f"there is no {name!r}", "see `sense-worker principal list`")
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from runtime_core.grants import ANY_PACK, Capability
-from sense_worker.operator.desk import Desk, need_principal, need_project, new_id
+from sense_worker.operator.desk import Desk, know_principal, need_principal, need_project, new_id
 from sense_worker.operator.names import capability_of, end_of, keys_of, pack_name
 from sense_worker.operator.views import GrantView
 from sense_worker.storage.schema import GRANT
@@ -80,7 +80,7 @@ class Grants(Desk):
     ensure_grant = add_grant
 
     def list_grants(self, principal: str | None = None) -> list[GrantView]:
-        """Return the tenant's grants (or one principal's) to an operator, else one's own. Raises Denied."""
+        """Return the tenant's grants (or one principal's) to an operator, else one's own. Raises Denied, NotFound."""
         g = GRANT.c
         with self._reading() as (connection, acting):
             if not acting.operator and principal not in (None, acting.principal):
@@ -89,7 +89,10 @@ class Grants(Desk):
             who = principal if acting.operator else acting.principal
             if who is not None:
                 query = query.where(g.principal == who)
-            return [_view(row) for row in connection.execute(query.order_by(g.principal, g.capability, g.id))]
+            found = [_view(row) for row in connection.execute(query.order_by(g.principal, g.capability, g.id))]
+            if not found and who is not None:
+                know_principal(connection, acting.tenant, who)
+            return found
 
     def revoke_grant(self, grant_id: str) -> GrantView:
         """Take a grant away. Raises NotFound."""

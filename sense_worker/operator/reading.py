@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import re
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
+from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError, printable
 from runtime_core.event import delivery_id
 from sense_worker.explain import explain
-from sense_worker.operator.desk import Desk
+from sense_worker.operator.desk import Desk, know_principal
 from sense_worker.operator.views import DeadView, DeliveryView, InboxView, LaneView, Status
 from sense_worker.storage.ledger import NEVER
-from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, SESSION
+from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, ROUTE, SESSION
 from sense_worker.storage.states import SETTLED, State
 from sense_worker.waiting import stream_counts
-from sinks.inbox import item as ITEM  # noqa: N812 - a table, like those of the schema
+from sinks.inbox import read_items
 
 if TYPE_CHECKING:
     from sense_worker.explain import Explanation
     from sense_worker.operator.acting import Acting
+    from sinks.inbox import InboxItem
 
 LIMIT = 10_000
 """Rows of one answer at most."""
+TEXT_LIMIT = 2_000
+"""Characters of a refused entry's field that are shown as text; all of it is in `raw`."""
 _EVENT_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -33,7 +37,10 @@ class Reading(Desk):
     def list_deliveries(
         self, *, state: str | None = None, event: str | None = None, route: str | None = None, limit: int = 50
     ) -> list[DeliveryView]:
-        """Return deliveries, the newest first. Raises UsageError for a state that is none or an id that is none."""
+        """Return deliveries, the newest first.
+
+        Raises UsageError for a state that is none or an id that is none, NotFound for a route that is not there.
+        """
         d = DELIVERY.c
         if state is not None and state not in set(State):
             raise UsageError("state", f"{state!r} is none", f"one of {', '.join(State)}")
@@ -48,28 +55,35 @@ class Reading(Desk):
             if route is not None:
                 query = query.where(d.route_id == route)
             query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(_rows(limit))
-            return [_delivery(row) for row in connection.execute(query)]
+            found = [_delivery(row) for row in connection.execute(query)]
+            if not found and route is not None:
+                _know_route(connection, acting, route)
+            return found
 
     def show_delivery(self, about: str) -> DeliveryView:
         """Return one delivery by its id. Raises NotFound."""
         event, _, route = about.partition(".")
-        found = self.list_deliveries(event=event, route=route, limit=1) if route else []
+        try:
+            found = self.list_deliveries(event=event, route=route, limit=1) if route else []
+        except NotFound:
+            found = []
         if not found:
             raise NotFound("delivery", f"there is no {about!r}", "see `sense-worker deliveries list`")
         return found[0]
 
     def list_inbox(self, *, principal: str | None = None, limit: int = 50) -> list[InboxView]:
-        """Return one's own inbox items, an operator's choice of whose (None: all), the newest first. Raises Denied."""
-        i = ITEM.c
+        """Return one's own inbox items, an operator's choice of whose (None: all), the newest first.
+
+        Raises Denied, and NotFound for a principal that is not there.
+        """
         with self._reading() as (connection, acting):
             if not acting.operator and principal not in (None, acting.principal):
                 raise Denied(REQUIRES_OPERATOR.text())
             whose = principal if acting.operator else acting.principal
-            query = sa.select(ITEM).where(i.tenant == acting.tenant)
-            if whose is not None:
-                query = query.where(i.principal == whose)
-            query = query.order_by(i.accepted_at.desc(), i.event_id, i.route_id).limit(_rows(limit))
-            return [_item(row) for row in connection.execute(query)]
+            items = read_items(connection, acting.tenant, whose, _rows(limit))
+            if not items and whose is not None:
+                know_principal(connection, acting.tenant, whose)
+            return [_item(one) for one in items]
 
     def list_dead(self, *, limit: int = 50) -> list[DeadView]:
         """Return refused entries, the newest first: the tenant's to an operator, else those of one's activations."""
@@ -122,6 +136,14 @@ def _dead_entries(acting: Acting) -> sa.Select[*tuple[Any, ...]]:
     return query.where(DEAD_ENTRY.c.activation_id.in_(own))
 
 
+def _know_route(connection: sa.Connection, acting: Acting, route_id: str) -> None:
+    """Raise NotFound where there never was such a route, or only another principal's."""
+    query = sa.select(ROUTE.c.owner).where(ROUTE.c.tenant == acting.tenant, ROUTE.c.id == route_id)
+    owner = connection.scalar(query)
+    if owner is None or not (acting.operator or owner == acting.principal):
+        raise NotFound("route", f"there is no {route_id!r}", "see `sense-worker route list`")
+
+
 def _by_state(rows: Any) -> tuple[dict[str, int], tuple[LaneView, ...]]:
     total: dict[str, int] = {}
     lanes: dict[str, dict[str, int]] = {}
@@ -169,13 +191,46 @@ def _delivery(row: Any) -> DeliveryView:
     )
 
 
-def _item(row: Any) -> InboxView:
-    ids = (bytes(row.event_id).hex(), row.route_id)
-    facts = (row.principal, row.project, row.pack_id, row.ref, row.subject, row.occurred_at, row.accepted_at)
-    return InboxView(*ids, *facts, bytes(row.body).decode())
+def _item(one: InboxItem) -> InboxView:
+    return InboxView(
+        event_id=bytes(one.event_id).hex(),
+        route_id=one.route_id,
+        principal=one.principal,
+        project=one.project,
+        pack_id=one.pack_id,
+        ref=one.ref,
+        subject=one.subject,
+        occurred_at=one.occurred_at,
+        accepted_at=one.accepted_at,
+        body=bytes(one.body).decode(),
+    )
 
 
 def _dead(row: Any, *, raw: bool) -> DeadView:
     event = None if row.event_id is None else bytes(row.event_id).hex()
     facts = (row.stream_id, row.stream, row.word, row.detail, row.at, row.raw_length, row.raw_digest)
-    return DeadView(*facts, row.activation_id, event, row.raw if raw else "")
+    if not raw:
+        return DeadView(*facts, row.activation_id, event)
+    return DeadView(*facts, row.activation_id, event, row.raw, _readable(base64.b64decode(row.raw)))
+
+
+def _readable(raw: bytes) -> tuple[str, ...]:
+    """Return the fields of a refused entry as `name: value`; none where its raw form is no list of netstrings."""
+    parts, rest = [], raw
+    while rest:
+        length, colon, rest = rest.partition(b":")
+        if not colon or not length.isdigit() or len(length) > 6:  # noqa: PLR2004 - a quarter of a MiB has six digits
+            return ()
+        parts.append(_text(rest[: int(length)]))
+        rest = rest[int(length) + 1 :]
+    return tuple(f"{name}: {value}" for name, value in zip(parts[::2], parts[1::2], strict=False))
+
+
+def _text(value: bytes) -> str:
+    """Return bytes as text with control characters escaped; their number where they are no UTF-8."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"{len(value)} bytes that are no UTF-8"
+    more = len(text) - TEXT_LIMIT
+    return printable(text[:TEXT_LIMIT]) + (f"… and {more} characters more" if more > 0 else "")

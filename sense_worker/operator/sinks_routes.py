@@ -27,11 +27,14 @@ class SinksRoutes(Desk):
     def add_sink(
         self, name: str, kind: str, *, options: Mapping[str, object] | None = None, audience: str = "tenant"
     ) -> SinkView:
-        """Add a sink; its options are checked by its kind. The same again changes nothing; raises Conflict."""
+        """Add a sink; its options are checked by its kind, which is opened once here where it is local.
+
+        The same again changes nothing; raises Conflict.
+        """
         plain_id("sink", name)
         shape, who = audience_of(audience)
         given = dict(options or {})
-        self._registry.build(kind, name, given)
+        self._registry.try_out(kind, name, given)
         with self._change("sink.add", name) as change:
             if shape == "principal":
                 need_principal(change, str(who))
@@ -206,9 +209,10 @@ class SinksRoutes(Desk):
 
     def _sink_view(self, row: Any) -> SinkView:
         audience = row.audience if row.audience_id is None else f"{row.audience}:{row.audience_id}"
-        names = tuple(sorted(json.loads(self._vault.open(row.options))))
+        options = json.loads(self._vault.open(row.options))
         moments = (row.created_at, row.paused_at, row.disabled_at, row.disabled_reason)
-        return SinkView(row.name, row.kind, audience, names, *moments)
+        fault = self._registry.fault(row.kind, options)
+        return SinkView(row.name, row.kind, audience, tuple(sorted(options)), *moments, fault)
 
 
 _ROUTE = sa.select(

@@ -89,6 +89,8 @@ class SinkView:
     paused_at: int | None
     disabled_at: int | None
     disabled_reason: str | None
+    fault: str | None = None
+    """Why its kind or its options cannot be used where this was asked; workers may have other plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +226,8 @@ class DeadView:
     event_id: str | None
     raw: str = ""
     """Base64 of the netstrings of its fields; in `show_dead` only."""
+    text: tuple[str, ...] = ()
+    """The same as `name: value`, each bounded, control characters escaped; in `show_dead` only."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class State(StrEnum):
-    """Where a delivery stands; a settled one moves again only by an operator's replay."""
+    """Where a delivery stands; no command moves a settled one, and two of them the table lets go back to pending."""
 
     PENDING = "pending"
     DELIVERING = "delivering"

@@ -190,6 +190,8 @@ class EventRow(SQLModel, table=True):
     """An accepted event. `id` is unique by (tenant, publisher, pack, message id); `body` is kept byte for byte.
 
     `receipt` says why there is no Delivery where there is none: JSON of text to count (`{"no route": 1}`).
+    `unfinished_land` is null when every candidate route has its row. While a fan-out of several transactions is under
+    way it is the land that chooses the rest: the one under which the event was accepted (DESIGN §6.3).
     """
 
     __tablename__ = "sense_event"
@@ -214,6 +216,7 @@ class EventRow(SQLModel, table=True):
     signed_at: int = Field(sa_column=_moment())
     accepted_at: int = Field(sa_column=_moment())
     receipt: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
+    unfinished_land: str | None = None
     repeats: int = Field(default=0, sa_column=Column(SmallInteger, nullable=False, server_default=text("0")))
     last_repeat: str | None = None
     """Stream id of the last repeat, so that its redelivery is not counted again."""
@@ -273,7 +276,7 @@ class AttemptRow(SQLModel, table=True):
     step: str | None = None
     reason: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     by: str
-    """`intake`, `drain`, `sweep`, or the operator principal who replayed it."""
+    """`intake`, `drain` or `sweep`."""
     at: int = Field(sa_column=_moment())
 
 

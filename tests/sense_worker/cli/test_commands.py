@@ -7,6 +7,12 @@ import stat
 
 import pytest
 
+from sense_worker.operator import Operator
+from sense_worker.settings import Settings
+from sinks.plugins import Fault
+from sinks.protocol import SinkBase
+from sinks.registry import Registry
+
 SESSION = ("session", "create", "ana")
 
 
@@ -390,3 +396,51 @@ def test_what_is_not_there_or_cannot_be_meant_is_one_line(cli, arguments, code):
     done = cli(*arguments)
 
     assert (done.code, done.out, done.err.count("\n"), done.err.startswith("error: ")) == (code, "", 1, True)
+
+
+def test_a_jsonl_sink_whose_folder_is_not_there_is_refused_when_it_is_added(mail, tmp_path):
+    """Not at the first delivery: the error names the folder and the way out; once it is made, the sink is taken."""
+    option = f"path={tmp_path}/none/log.jsonl"
+    done = mail("sink", "add", "log", "jsonl", "--option", option)
+
+    assert (done.code, done.out) == (2, "")
+    folder = f"{tmp_path}/none"
+    assert done.err == f"error: options.path: there is no folder {folder} (make it first: mkdir -p {folder})\n"
+    assert mail.ids("sink", "list", field="name") == ["inbox"]
+    (tmp_path / "none").mkdir()
+    assert mail.json("sink", "add", "log", "jsonl", "--option", option)["fault"] is None
+
+
+def test_a_sink_whose_kind_is_not_available_is_listed_with_the_reason(mail, monkeypatch):
+    """Its plugin is gone or left out: the list says so, to people and programs, and says nothing of sound sinks."""
+    assert "FAULT" not in mail("sink", "list").out
+    registry = Registry()
+    registry.register(Pager)
+    with Operator.open(Settings.load({"HCP_HOME": str(mail.home)}), registry=registry) as operator:
+        operator.add_sink("ana-pager", "pager")
+    broken = Registry()
+    broken._faults = (Fault("pager", "zz-pager 1.0", "ImportError: no module named pager"),)
+    monkeypatch.setattr(Registry, "load", lambda: broken)
+
+    found = {one["name"]: one["fault"] for one in mail.json("sink", "list")["items"]}
+
+    assert found["inbox"] is None
+    assert "'pager' is left out" in found["ana-pager"]
+    assert "ImportError: no module named pager" in found["ana-pager"]
+    assert "no module named pager" in mail("sink", "list").out
+
+
+class Pager(SinkBase):
+    """A plugin of this process."""
+
+    kind = "pager"
+
+    def deliver(self, batch):
+        raise NotImplementedError(batch)
+
+
+def test_a_chain_is_counted_in_words_that_fit(cli):
+    """One line is a line, one anchor an anchor."""
+    assert "1 of 1 line verified, 0 anchors" in cli("audit", "verify").out
+    cli("principal", "add", "ana")
+    assert "2 of 2 lines verified, 1 anchor\n" in cli("audit", "verify").out

@@ -240,3 +240,47 @@ def test_completion_completes():
     )
 
     assert sorted(done.stdout.split()) == ["add", "list", "revoke"]
+
+
+def test_the_version_is_told_by_a_flag_too(capsys):
+    """As every other program does it, before any command; nothing else is asked for then."""
+    codes = [main.run(["version"]), main.run(["--version"])]
+    first, second = capsys.readouterr().out.split("sense-worker ")[1:]
+
+    assert codes == [0, 0]
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("deliveries", "list", "--state", "HUGE"),
+        ("grant", "revoke", "HUGE"),
+        ("pack", "lint", "HUGE"),
+        ("HUGE",),
+        ("--HUGE",),
+        ("dead", "list", "--limit", "HUGE"),
+        ("sink", "add", "log", "jsonl", "--option", "HUGE"),
+        ("publish", "HUGE", "--activation", "HUGE"),
+    ],
+)
+@pytest.mark.parametrize("huge", ["x" * 100_000, "x y " * 25_000], ids=["unbroken", "with spaces"])
+def test_a_huge_argument_is_not_echoed_whole(cli, arguments, huge):
+    """The error keeps enough of it to know it again, and its own way out."""
+    done = cli(*(one.replace("HUGE", huge) for one in arguments))
+
+    assert done.code != 0
+    assert 0 < len(done.err) < 2_300
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["pack", "lint", "examples/packs/git"], ["version"]])
+def test_what_needs_no_database_loads_none(arguments):
+    """Help, version and lint answer without the seconds that the database and the queue take to load."""
+    code = (
+        "import sys; from sense_worker.cli import main; main.run(sys.argv[1:]);"
+        "print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+
+    assert {"alembic", "celery", "redis", "sqlalchemy", "sqlmodel"}.isdisjoint(done.stderr.split())

@@ -20,6 +20,8 @@ EVENT_ID = "5c6ffbdd40d9556b73a21e63c3e0e904"
 ROUTES = ("rte_0123456789abcdef", "rte_fedcba9876543210")
 STEPS = [step.__name__ for step in SENSE_STEPS]
 ODD = "a\nb\x1b[2J\u202e"
+LONG = "x" * 3000
+RAW = b"".join(b"%d:%b," % (len(part), part) for part in (b"c", b"act_1", b"b", f"{ODD}{LONG}".encode(), b"s", b"\xff"))
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def ledger(mail):
     more = {"crashes": 0, "alone": False, "settled_at": AT, "digest": "d1"}
     denied = {"state": "denied", "reason": MISSING_SENSE_ENABLE.text(), "step": "require_capability"}
     dead = {"stream": "sense:default:events", "stream_id": "2-0", "word": "conflict", "detail": ODD, "at": AT}
-    raw = {"raw": base64.b64encode(b"raw").decode(), "raw_length": 3, "raw_digest": "d", "activation_id": "act_1"}
+    raw = {"raw": base64.b64encode(RAW).decode(), "raw_length": len(RAW), "raw_digest": "d", "activation_id": "act_1"}
     statements = [
         sa.insert(EVENT).values(id=key, **shared, **names, **wire, **rest),
         sa.insert(DELIVERY).values(
@@ -87,7 +89,7 @@ def test_the_inbox(ledger, monkeypatch):
 def test_dead_entries(ledger):
     """Listed by entry and word; shown with the raw fields."""
     assert ledger.ids("dead", "list", field="stream_id") == ["2-0"]
-    assert ledger.json("dead", "show", "2-0")["raw"] == "cmF3"
+    assert ledger.json("dead", "show", "2-0")["raw"] == base64.b64encode(RAW).decode()
 
 
 def test_status_counts_what_is_there(ledger):
@@ -183,3 +185,36 @@ def test_what_waits_is_told_with_its_next_try():
         "  next try     2026-01-01 00:05:00",
         "  attempt 1    retrying by drain: disk full",
     ]
+
+
+def test_a_refused_entry_is_shown_as_text(ledger):
+    """A person reads its fields, escaped and bounded; what is no text is counted, and the raw form stands beside."""
+    text = ledger("dead", "show", "2-0").out.splitlines()
+    row = ledger.json("dead", "show", "2-0")
+
+    assert text[-3:] == [
+        "c: act_1",
+        f"b: a\\nb\\x1b[2J\\u202e{'x' * 1992}… and 1008 characters more",
+        "s: 1 bytes that are no UTF-8",
+    ]
+    assert row["text"] == text[-3:]
+    assert base64.b64decode(row["raw"]) == RAW
+
+
+@pytest.mark.parametrize(
+    ("command", "way_out"),
+    [
+        (("deliveries", "list", "--route", "NONSENSE"), "sense-worker route list"),
+        (("inbox", "list", "--principal", "NONSENSE"), "sense-worker principal list"),
+        (("grant", "list", "--principal", "NONSENSE"), "sense-worker principal list"),
+    ],
+)
+def test_a_filter_that_names_nothing_is_no_empty_answer(mail, command, way_out):
+    """A mistyped name is told, with the list to look in; a name that is there and has nothing is an empty list."""
+    done = mail(*command)
+
+    assert (done.code, done.out) == (1, "")
+    assert "there is no 'NONSENSE'" in done.err
+    assert way_out in done.err
+    assert mail.json("inbox", "list", "--principal", "ana")["items"] == []
+    assert mail.json("grant", "list", "--principal", "ana")["items"] == []
