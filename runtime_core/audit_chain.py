@@ -29,6 +29,7 @@ from runtime_core.audit_files import (
     tail,
 )
 from runtime_core.errors import AuditUnavailable
+from runtime_core.folders import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,7 +180,7 @@ class ChainedAudit:
         self._close()
         self._file, self._known = descriptor, self._known._replace(size=-1)
         if created and self._fsync:
-            _sync(self._path.parent)
+            sync_folder(self._path.parent)
         return status
 
     def _rotate(self) -> int:
@@ -262,11 +263,3 @@ def _quoted(value: str | None) -> str:
 
 def _rfc3339(moment: Micros) -> str:
     return (_EPOCH + timedelta(microseconds=moment)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

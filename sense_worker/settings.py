@@ -262,11 +262,6 @@ class Settings(BaseSettings):
         return self.home / "audit.jsonl"
 
     @property
-    def unknown_names(self) -> tuple[str, ...]:
-        """Return the names of the environment that look like settings and are none, sorted."""
-        return self._unknown
-
-    @property
     def unknown_warnings(self) -> tuple[str, ...]:
         """Return one line for each unknown name, with the setting it may be a misspelling of."""
         return tuple(_warning(name, [_env_name(field) for field in type(self).model_fields]) for name in self._unknown)

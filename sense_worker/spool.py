@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.errors import PublishError
+from runtime_core.folders import sync_folder
 from sense_worker.announcement import Prepared
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Spool:
         descriptor = os.open(path, _OPEN, 0o600)
         try:
             if _size(descriptor) == 0:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
         except BaseException:
             os.close(descriptor)
             raise
@@ -256,11 +257,3 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

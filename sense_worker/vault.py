@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from runtime_core.errors import HcpError, SettingsError
+from runtime_core.folders import sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,7 @@ class Vault:
             return False
         finally:
             draft.unlink()
-        _sync_folder(home)
+        sync_folder(home)
         return True
 
     def seal(self, plain: bytes) -> bytes:
@@ -149,13 +150,5 @@ def _read(file: Path) -> bytes:
         if stat.S_IMODE(status.st_mode) & 0o077:
             raise SettingsError(place, "others may read the key file", f"chmod 600 {place}")
         return os.read(descriptor, KEY_FILE_LIMIT)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

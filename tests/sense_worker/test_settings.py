@@ -306,11 +306,10 @@ def test_unknown_names_are_reported_with_the_setting_they_resemble():
         }
     )
 
-    assert settings.unknown_names == ("SENSE_HOME", "SENSE_REDIS_URI", "SENSE_ZZZ\n", "sense_intake")
     assert settings.unknown_warnings == (
         "SENSE_HOME: unknown setting, ignored; did you mean HCP_HOME?",
         "SENSE_REDIS_URI: unknown setting, ignored; did you mean SENSE_REDIS_URL?",
         "SENSE_ZZZ\\n: unknown setting, ignored",
         "sense_intake: unknown setting, ignored; did you mean SENSE_INTAKE?",
     )
-    assert Settings.load({}).unknown_names == ()
+    assert Settings.load({}).unknown_warnings == ()
