@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -66,6 +68,20 @@ def world_of(tmp_path: Path, redis_url: str, database: Database, lanes: int) -> 
     return world
 
 
+def filed(world: World) -> list[tuple[str, int]]:
+    """Return delivery and process of everything that the sinks were given."""
+    lines = [line.split() for file in world.home.glob("filed-*") for line in file.read_text().splitlines()]
+    return [(name, int(pid)) for name, pid in lines]
+
+
+def lives(pid: int) -> bool:
+    """Say whether a process is there."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, 0)
+        return True
+    return False
+
+
 def replaced_children_settle_all(world: World, lanes: int, waves: int, events: int) -> None:
     """Publish wave after wave; every delivery is settled, once, by one try, in children of one task each."""
     world.worker(program=REPLACED)
@@ -74,11 +90,11 @@ def replaced_children_settle_all(world: World, lanes: int, waves: int, events: i
             publisher.publish_many([Announcement("new_item", {}, id=f"m-{wave}-{n}") for n in range(events)])
             done = {"delivered": lanes * events * (wave + 1)}
             until(lambda done=done: world.states() == done, 60, f"wave {wave} is settled")
+            until(lambda: not any(lives(pid) for _, pid in filed(world)), 60, f"the children of wave {wave} ended")
 
     total = lanes * events * waves
-    lines = [line.split() for file in world.home.glob("filed-*") for line in file.read_text().splitlines()]
-    assert (len(lines), len({name for name, _ in lines})) == (total, total)
-    assert len({pid for _, pid in lines}) > lanes
+    assert (len(filed(world)), len({name for name, _ in filed(world)})) == (total, total)
+    assert len({pid for _, pid in filed(world)}) >= lanes * waves
     assert world.query("SELECT count(*) FROM sense_delivery WHERE attempt > 1 OR crashes > 0") == [(0,)]
     log = world.workers[0].log.read_text().splitlines()
     assert [line for line in log if '"level":"error"' in line or "drain broken off" in line] == []
