@@ -21,12 +21,13 @@ from runtime_core import pipeline
 from runtime_core.authority import Authority
 from sense_worker.attempts import judged, sink_view
 from sense_worker.intake.door import Admitted, admit
-from sense_worker.intake.record import _claimed, _event_record
+from sense_worker.intake.record import _accepted_event, _event_record
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.settings import Settings
 from sense_worker.storage import tables
 from sense_worker.storage.authority import SqlAuthoritySource
 from sense_worker.storage.engine import Database
+from sense_worker.storage.records import Claimed
 from sense_worker.storage.rows import Rows
 from sense_worker.vault import Vault
 from sense_worker.wiring import audit_log
@@ -71,8 +72,11 @@ def deliver(tenant: str, entry_id: str, fields: dict[str, str]) -> None:
         session.flush()
         now = int(time.time() * 1e6)
         attempts = []
+        event = _accepted_event(one)
         for route in one.routes:
-            decision = judged(one.authority, _claimed(one, route, f"{tenant}/{route.sink}", ""), route, now)
+            lane = f"{tenant}/{route.sink}"
+            claimed = Claimed(event.id, route.id, "", 1, False, 0, lane, route.owner, *event[1:])
+            decision = judged(one.authority, claimed, route, now)
             attempts.append(decision.attempt)
             refused = decision.attempt.refused
             session.add(_delivery(one, route, now, None if refused is None else refused.text))

@@ -98,6 +98,8 @@ class Explanation:
     repeats: int
     without: dict[str, int]
     """Matching routes that got no Delivery, by text; `no route` where none matched."""
+    complete: bool
+    """Every candidate route has its row; False while a fan-out of several transactions is under way or cut short."""
     routes: tuple[RouteReceipt, ...]
     refusals: tuple[RefusedEntry, ...]
     """Refused entries: the one asked for, or those that conflicted with this event."""
@@ -145,13 +147,13 @@ def _event_key(text: str) -> bytes | None:
 
 def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None) -> Explanation:
     found = rows.query(
-        "SELECT pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt "
-        "FROM sense_event WHERE id = ? AND tenant = ?",
+        "SELECT pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt, "
+        "unfinished_land FROM sense_event WHERE id = ? AND tenant = ?",
         (key, tenant),
     )
     if not found:
         return _turned(rows, tenant, asked, key)
-    pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt = found[0]
+    pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt, rest = found[0]
     attempts = _attempts(rows, key)
     narrowed = "" if route is None else " AND route_id = ?"
     deliveries = rows.query(
@@ -164,6 +166,7 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
     return Explanation(
         *(asked, tenant, pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats),
         without=json.loads(receipt) if receipt else {},
+        complete=rest is None,
         routes=tuple(_route_receipt(key, row, attempts.get(row[0], ())) for row in deliveries),
         refusals=_refusals(rows, "event_id = ? AND tenant = ?", (key, tenant)),
     )
@@ -181,7 +184,7 @@ def _turned(rows: Rows, tenant: str, asked: str, key: bytes) -> Explanation:
     )
     who, pack_id = publisher[0] if publisher else (None, None)
     return Explanation(
-        *(asked, tenant, pack_id, None, who, None, None, None, refusals[0].stream_id, None, 0, {}, ()),
+        *(asked, tenant, pack_id, None, who, None, None, None, refusals[0].stream_id, None, 0, {}, True, ()),
         refusals=refusals,
     )
 
@@ -249,7 +252,7 @@ def _refused(rows: Rows, tenant: str, asked: str) -> Explanation:
     if not refusals:
         raise _unknown(asked)
     return Explanation(
-        *(asked, tenant, None, None, None, None, None, None, asked, None, 0, {}, ()),
+        *(asked, tenant, None, None, None, None, None, None, asked, None, 0, {}, True, ()),
         refusals=refusals,
     )
 

@@ -49,6 +49,11 @@ class IntakeBench:
         """Add an activation and keep its secret for `entry`."""
         self.secrets[name] = (rows or self.rows).activation(name, principal, **values)
 
+    def granted(self, ref: str = "new_item", sink: str = "inbox") -> str:
+        """Give ana the grant and a route; returns the route's id."""
+        self.rows.grant("ana", ref)
+        return self.rows.route("ana", ref, sink)
+
     def entry(
         self,
         ref: str = "new_item",

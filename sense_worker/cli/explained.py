@@ -42,6 +42,8 @@ def _event(row: Mapping[str, Any]) -> Iterator[str]:
     for name in ("project", "subject"):
         if row[name]:
             yield f"  {name} {row[name]}"
+    if not row["complete"]:
+        yield f"  {len(row['routes'])} of its routes have their row; the rest is still to be written"
     if row["repeats"]:
         yield f"  announced again {row['repeats']} times under the same message id: still one event"
 

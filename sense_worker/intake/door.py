@@ -38,7 +38,15 @@ class Turned(NamedTuple):
     word: str
     detail: str
     activation: Activation | None = None
-    event_id: bytes | None = None
+    authority: Authority | None = None
+    """What it was judged by; None where nothing of it was looked at."""
+    claims: bytes | None = None
+    """The event that it says it is, by its activation and message id."""
+
+    @property
+    def event_id(self) -> bytes | None:
+        """The event that its publisher asks for; None where the sender is not known."""
+        return None if self.word in UNSIGNED else self.claims
 
 
 class Admitted(NamedTuple):
@@ -57,8 +65,7 @@ class Admitted(NamedTuple):
     routes: tuple[Route, ...]
     without: Counter[str]
     """Matching routes that get no Delivery, by text; `no route` where none matched (DESIGN §6.2)."""
-    sliced: bool = False
-    """`routes` is one slice of a fan-out that takes several transactions."""
+    land: str
 
     @property
     def traceparent(self) -> str | None:
@@ -74,6 +81,7 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
     `arrival` is min(moment of the stream id, Redis TIME); `tolerance_s` is how far signed-at may be from it.
     """
     activation: Activation | None = None
+    wire: Entry | None = None
     try:
         if entry.fields is None:
             raise DoorError("no_body", "entry", "was deleted from the stream while it was pending: its body is lost")
@@ -94,8 +102,8 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
         if reason is not None:
             raise DoorError("invalid_data", "data", reason)
     except DoorError as refused:
-        key = None if refused.word in UNSIGNED else _event_key(entry, authority, activation)
-        return Turned(entry, refused.word, str(refused), activation, key)
+        claims = _claimed_event(wire, authority, activation)
+        return Turned(entry, refused.word, str(refused), activation, authority, claims)
     if not event.occurred_at:
         event = event._replace(occurred_at=_written(signed_at))
     key = event_id(entry.tenant, session.principal, activation.pack_id, wire.message_id)
@@ -103,17 +111,16 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
     routes, without = candidates(authority, activation, facts, trigger.land, arrival)
     return Admitted(
         *(entry, authority, activation, revision, facts, event, wire),
-        *(hashlib.sha256(wire.b).digest(), signed_at, arrival, routes, without),
+        *(hashlib.sha256(wire.b).digest(), signed_at, arrival, routes, without, trigger.land),
     )
 
 
-def _event_key(entry: StreamEntry, authority: Authority, activation: Activation | None) -> bytes | None:
-    """Return the event id that an authenticated entry would have had: its publisher asks for it by that id."""
+def _claimed_event(wire: Entry | None, authority: Authority, activation: Activation | None) -> bytes | None:
+    """Return the event id that a refused entry would have had: its publisher asks for it by that id."""
     session = None if activation is None else authority.session(activation.session_id)
-    message_id = parse_entry(entry.fields or {}).message_id
-    if activation is None or session is None or not message_id:
+    if wire is None or activation is None or session is None or not wire.message_id:
         return None
-    return event_id(entry.tenant, session.principal, activation.pack_id, message_id)
+    return event_id(authority.tenant, session.principal, activation.pack_id, wire.message_id)
 
 
 def candidates(

@@ -10,7 +10,7 @@ import itertools
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sense_worker.storage.records import Claimed, DeadRecord, DeliveryRecord, EventRecord
+from sense_worker.storage.records import AcceptedEvent, Claimed, DeadRecord, DeliveryRecord, EventRecord
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.states import SETTLED, State, in_list, predecessors
 
@@ -38,6 +38,7 @@ _CLAIM = (
     "e.ref, e.activation_id, e.publisher, e.project, e.subject, e.occurred_at, e.accepted_at, e.body "
     f"FROM sense_delivery d JOIN sense_event e ON e.id = d.event_id WHERE d.lane = ? AND d.{_LIVE}"
 )
+_KNOWN = "SELECT id, body_digest, stream_id, unfinished_land IS NOT NULL FROM sense_event"
 _EVENT_TYPES = {
     "id": "bytea[]",
     "body": "bytea[]",
@@ -51,8 +52,11 @@ _EVENT_TYPES = {
 class Known(NamedTuple):
     """What the ledger already holds under an event's id."""
 
+    id: bytes
     body_digest: bytes
     stream_id: str
+    unfinished: bool
+    """Candidate routes still have no row: a fan-out of several transactions is under way, or was cut short."""
 
 
 class Ledger:
@@ -72,7 +76,7 @@ class Ledger:
         rows = self.rows(connection)
         if self._kind == "sqlite":
             # One writer at a time (BEGIN IMMEDIATE): what is not seen now cannot come before our commit.
-            known = self._known(rows, [record.id for record in records])
+            known = self.known(connection, [record.id for record in records])
             rows.insert("sense_event", _EVENT_COLUMNS, [record for record in records if record.id not in known])
             return known
         columns = list(zip(*records, strict=True))
@@ -86,12 +90,48 @@ class Ledger:
         if len(inserted) == len(records):
             return {}
         new = {bytes(row[0]) for row in inserted}
-        return self._known(rows, [record.id for record in records if record.id not in new])
+        return self.known(connection, [record.id for record in records if record.id not in new])
 
-    def _known(self, rows: Rows, ids: Sequence[bytes]) -> dict[bytes, Known]:
-        marks = ", ".join("?" * len(ids))
-        found = rows.query(f"SELECT id, body_digest, stream_id FROM sense_event WHERE id IN ({marks})", ids)  # noqa: S608
-        return {bytes(row[0]): Known(bytes(row[1]), row[2]) for row in found}
+    def known(self, connection: sa.Connection, ids: Sequence[bytes]) -> dict[bytes, Known]:
+        """Return what is held under each of these ids; an id of no accepted event has no place in it."""
+        if not ids:
+            return {}
+        found = self.rows(connection).query(f"{_KNOWN} WHERE id IN ({', '.join('?' * len(ids))})", ids)
+        return {one.id: one for one in map(_known, found)}
+
+    def known_by_entry(self, connection: sa.Connection, tenant: str, stream_id: str, arrival: int) -> Known | None:
+        """Return the event that an entry was accepted as, for an entry that cannot say its event's id any more."""
+        where = "WHERE tenant = ? AND accepted_at = ? AND stream_id = ?"  # the index of recent events finds it
+        found = self.rows(connection).query(f"{_KNOWN} {where}", (tenant, arrival, stream_id))
+        return _known(found[0]) if found else None
+
+    def unfinished(self, connection: sa.Connection, event: bytes) -> tuple[AcceptedEvent, str] | None:
+        """Return an event whose fan-out is unfinished, with the land that chooses the rest; None once it is complete.
+
+        Its row is locked until the transaction ends: two readers that finish one event take turns.
+        """
+        lock = " FOR UPDATE" if self._kind == "postgresql" else ""
+        columns = ", ".join(AcceptedEvent._fields)
+        found = self.rows(connection).query(
+            f"SELECT {columns}, unfinished_land FROM sense_event "  # noqa: S608 - our own names
+            f"WHERE id = ? AND unfinished_land IS NOT NULL{lock}",
+            (event,),
+        )
+        if not found:
+            return None
+        key, *facts, body, land = found[0]
+        return AcceptedEvent._make((bytes(key), *facts, bytes(body))), land
+
+    def routes_with_row(self, connection: sa.Connection, event: bytes) -> set[str]:
+        """Return the routes that have a delivery of this event."""
+        found = self.rows(connection).query("SELECT route_id FROM sense_delivery WHERE event_id = ?", (event,))
+        return {row[0] for row in found}
+
+    def finish(self, connection: sa.Connection, event: bytes, receipt: str | None) -> None:
+        """Note that every candidate has its row; belongs into the transaction of the last slice."""
+        self.rows(connection).execute(
+            "UPDATE sense_event SET unfinished_land = NULL, receipt = ? WHERE id = ?", (receipt, event)
+        )
 
     def note_repeat(self, connection: sa.Connection, event: bytes, stream_id: str) -> bool:
         """Count a repeat once per stream entry; returns False for a redelivery of one that was counted."""
@@ -104,7 +144,7 @@ class Ledger:
         )
 
     def insert_deliveries(self, connection: sa.Connection, records: Sequence[DeliveryRecord]) -> None:
-        """Insert the deliveries of events that this transaction inserted."""
+        """Insert deliveries that cannot be there: of events that this transaction inserted or holds as unfinished."""
         self.rows(connection, fresh=True).insert("sense_delivery", _DELIVERY_COLUMNS, records)
 
     def insert_dead(self, connection: sa.Connection, records: Sequence[DeadRecord]) -> None:
@@ -253,6 +293,10 @@ class Ledger:
             () if held else (now,),
         )
         return [row[0] for row in found]
+
+
+def _known(row: tuple[Any, ...]) -> Known:
+    return Known(bytes(row[0]), bytes(row[1]), row[2], bool(row[3]))
 
 
 def _lease(chunk: Sequence[tuple[Any, ...]], *, alone: bool) -> list[Claimed]:

@@ -27,6 +27,23 @@ class EventRecord(NamedTuple):
     signed_at: int
     accepted_at: int
     receipt: str | None
+    unfinished_land: str | None
+
+
+class AcceptedEvent(NamedTuple):
+    """What the birth of its deliveries needs of an accepted event. From `tenant` to `body` as Claimed has it."""
+
+    id: bytes
+    tenant: str
+    pack_id: str
+    ref: str
+    activation_id: str
+    publisher: str
+    project: str | None
+    subject: str | None
+    occurred_at: str
+    accepted_at: int
+    body: bytes
 
 
 class DeliveryRecord(NamedTuple):

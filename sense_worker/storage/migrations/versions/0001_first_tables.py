@@ -220,6 +220,7 @@ def _events() -> None:
         _big("signed_at"),
         _big("accepted_at"),
         _long_text("receipt", null=True),
+        _text("unfinished_land", null=True),
         _counter("repeats"),
         _text("last_repeat", null=True),
         sa.PrimaryKeyConstraint("id"),

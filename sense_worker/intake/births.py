@@ -1,0 +1,123 @@
+"""Births: the deliveries of accepted events, in the state in which each begins, by its sink (DESIGN §6.3).
+
+A *transactional* sink is authorized and written in the same transaction: its rows are born delivered or denied. Rows of
+a sink that is local and fast are born under this process's lease, all others pending; held where the sink cannot take
+them now.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, cast
+
+from runtime_core.errors import SINK_MISSING, WORKSPACE_NOT_SERVED
+from sense_worker.attempts import Judged, judged, not_served, sink_view
+from sense_worker.drain import WORKSPACE_RECHECK_S
+from sense_worker.storage.ledger import NEVER
+from sense_worker.storage.records import AcceptedEvent, Claimed, DeliveryRecord
+from sense_worker.storage.states import SETTLED, State
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from runtime_core.authority import Authority
+    from runtime_core.identity import Micros, Route
+    from runtime_core.pipeline import Attempt
+    from sense_worker.open_sinks import OpenSink
+    from sense_worker.ports import Ports
+    from sinks.protocol import Delivery, TransactionalSink
+
+
+class Births:
+    """The rows and hand-overs to which the events of one transaction give birth."""
+
+    def __init__(self, ports: Ports, connection: sa.Connection, now: Micros) -> None:
+        self._ports = ports
+        self._connection = connection
+        self._now = now
+        self._lease = secrets.token_hex(8)
+        self._deliveries: list[DeliveryRecord] = []
+        self._transactional: dict[str, tuple[TransactionalSink, list[Delivery]]] = {}
+        self.local: dict[str, tuple[OpenSink, list[Judged]]] = {}
+        """By lane: what this process is to hand over after the commit."""
+        self.ring: set[str] = set()
+        """Lanes with a pending delivery."""
+        self.decided: list[Attempt] = []
+        """Decisions that are to be audited before the commit."""
+
+    def bear(self, authority: Authority, event: AcceptedEvent, route: Route) -> None:
+        """Give one event its delivery for one route, in the state in which it begins."""
+        lane = f"{authority.tenant}/{route.sink}"
+        sink = authority.sink(route.sink)
+        reason = SINK_MISSING if sink is None else sink.held
+        opened = reason or self._ports.sinks.get(self._ports.ledger.rows(self._connection), authority, route.sink)
+        if sink is None or isinstance(opened, str):
+            self._add(event, route, lane, State.HELD, due_at=NEVER, reason=str(opened))
+        elif not_served(authority, sink, event.activation_id):
+            due = self._now + int(WORKSPACE_RECHECK_S * 1e6)
+            self._add(event, route, lane, State.HELD, due_at=due, reason=WORKSPACE_NOT_SERVED)
+        elif opened.traits.transactional or opened.traits.local:
+            self._judge(authority, event, route, lane, opened)
+        else:
+            self._add(event, route, lane, State.PENDING)
+            self.ring.add(lane)
+
+    def write(self) -> None:
+        """Insert the deliveries, and what transactional sinks make of theirs."""
+        self._ports.ledger.insert_deliveries(self._connection, self._deliveries)
+        rows = self._ports.ledger.rows(self._connection, fresh=True)
+        for sink, batch in self._transactional.values():
+            sink.write(batch, rows)
+
+    def _judge(self, authority: Authority, event: AcceptedEvent, route: Route, lane: str, opened: OpenSink) -> None:
+        claimed = Claimed(event.id, route.id, self._lease, 1, False, 0, lane, route.owner, *event[1:])
+        one = judged(authority, claimed, route, self._now)
+        due = self._now
+        if one.attempt.refused is not None:
+            state = State.DENIED
+        elif opened.traits.transactional:
+            state = State.DELIVERED
+            sink = cast("TransactionalSink", opened.sink)
+            self._transactional.setdefault(lane, (sink, []))[1].append(sink_view(one))
+        else:
+            state = State.DELIVERING
+            due += int((opened.traits.deadline_s + self._ports.lease_slack_s) * 1e6)
+            self.local.setdefault(lane, (opened, []))[1].append(one)
+        if state != State.DELIVERING:
+            self.decided.append(one.attempt)
+        self._add(event, route, lane, state, due_at=due, attempt=one.attempt)
+
+    def _add(
+        self,
+        event: AcceptedEvent,
+        route: Route,
+        lane: str,
+        state: State,
+        *,
+        due_at: Micros | None = None,
+        reason: str | None = None,
+        attempt: Attempt | None = None,
+    ) -> None:
+        refused = None if attempt is None else attempt.refused
+        grant = None if attempt is None else attempt.grant
+        revision = None if attempt is None else attempt.revision
+        self._deliveries.append(
+            DeliveryRecord(
+                event_id=event.id,
+                route_id=route.id,
+                tenant=event.tenant,
+                lane=lane,
+                owner=route.owner,
+                state=state.value,
+                attempt=0 if attempt is None else 1,
+                alone=False,
+                due_at=self._now if due_at is None else due_at,
+                lease=self._lease if state == State.DELIVERING else None,
+                reason=reason if refused is None else refused.text,
+                step=refused.step if refused is not None else "sink" if reason else None,
+                grant_id=None if grant is None else grant.id,
+                digest=None if revision is None else revision.pack.digest,
+                created_at=self._now,
+                settled_at=self._now if state in SETTLED else None,
+            )
+        )
