@@ -7,12 +7,17 @@ cores, COPY is about four times an executemany.
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import sqlalchemy as sa
+
+_MARKS = re.compile(r"""'[^']*'|"[^"]*"|\?|%""")
+"""A quoted text (a doubled quote in it ends one and begins the next), a mark, or what psycopg would take for one."""
 
 
 class Rows:
@@ -51,18 +56,24 @@ class Rows:
         """Run one statement per row, `?` as the mark on both databases; returns how many rows it touched."""
         if not rows:
             return 0
-        self._cursor.executemany(self._marked(sql), rows)
+        self._cursor.executemany(self._for_driver(sql), rows)
         return int(self._cursor.rowcount)
 
     def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run one query, `?` as the mark on both databases."""
-        self._cursor.execute(self._marked(sql), parameters)
+        self._cursor.execute(self._for_driver(sql), parameters)
         return list(self._cursor.fetchall())
 
     def execute(self, sql: str, parameters: Sequence[object] = ()) -> int:
         """Run one statement, `?` as the mark on both databases; returns how many rows it touched."""
-        self._cursor.execute(self._marked(sql), parameters)
+        self._cursor.execute(self._for_driver(sql), parameters)
         return int(self._cursor.rowcount)
 
-    def _marked(self, sql: str) -> str:
-        return sql if self._kind == "sqlite" else sql.replace("?", "%s")
+    def _for_driver(self, sql: str) -> str:
+        return sql if self._kind == "sqlite" else psycopg_marks(sql)
+
+
+@lru_cache(maxsize=256)  # the statements of the hot paths are some thirty texts, and one of them is built per batch
+def psycopg_marks(sql: str) -> str:
+    """Return a statement with `%s` for each `?` mark. In quotes a `?` stays what it is; each `%` is doubled."""
+    return _MARKS.sub(lambda found: "%s" if found[0] == "?" else found[0].replace("%", "%%"), sql)
