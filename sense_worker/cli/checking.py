@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from json import dumps  # `json` is an option's name here
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -108,4 +109,8 @@ def _same(case: Mapping[str, Any], name: str) -> bool:
 
 
 def _shown(values: Mapping[str, Any], name: str) -> str:
-    return printable(str(values[name])) if name in values else "nothing"
+    """Return a value as a scenario file writes it: text as it is, anything else as JSON."""
+    if name not in values:
+        return "nothing"
+    value = values[name]
+    return printable(value if isinstance(value, str) else dumps(value, ensure_ascii=False))
