@@ -49,7 +49,8 @@ def test_help_names_every_command(clone: Clone, arguments: tuple[str, ...]) -> N
     done = clone.run(*arguments)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE) == ["demo", "test", "check", "bench", "chaos", "help"]
+    commands = ["demo", "test", "check", "bench", "chaos", "conformance", "help"]
+    assert re.findall(r"^  (\w+) ", done.stdout, re.MULTILINE) == commands
     assert not (clone.folder / ".venv").exists()
 
 
@@ -119,6 +120,7 @@ def test_the_second_run_installs_nothing(clone: Clone) -> None:
         (("test", "--long", "-x"), "-m pytest -n 2 --dist worksteal -m  -x"),
         (("bench", "--quick"), "-m benchmarks --quick"),
         (("chaos",), "-m benchmarks.chaos"),
+        (("conformance", "9.4.4"), "-m tests.spec.conformance 9.4.4"),
     ],
 )
 def test_a_command_runs_its_program_with_its_exit_code(clone: Clone, arguments: tuple[str, ...], asked: str) -> None:

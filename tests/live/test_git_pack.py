@@ -29,8 +29,6 @@ def repository(tmp_path: Path, redis_url: str, redis_server: RedisServer) -> Rep
     return made
 
 
-@pytest.mark.spec("4.4.1")
-@pytest.mark.spec("4.4.3")
 def test_the_pack_passes_lint_and_says_what_it_does():
     """No lint issue; two commands to read, one to write with a confirmation, two personal triggers."""
     files = read_folder(PACK)

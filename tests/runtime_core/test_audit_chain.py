@@ -43,8 +43,6 @@ def lines(path: Path) -> list[dict]:
 
 
 @pytest.mark.spec("9.6.1")
-@pytest.mark.spec("9.6.2")
-@pytest.mark.spec("9.6.3")
 @pytest.mark.spec("9.6.4")
 def test_a_line_holds_the_whole_tuple_and_its_place_in_the_chain(path: Path):
     """Principal, tenant, project, binding, pack, key and operation are always there, apart, and so is the reason."""

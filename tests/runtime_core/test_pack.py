@@ -72,7 +72,6 @@ class TestPack:
         assert (pack.manifest.id, pack.policy.surface_id) == ("mail", "mail")
 
     @pytest.mark.spec("1.2.plane")
-    @pytest.mark.spec("1.4.family")
     def test_defaults(self) -> None:
         """Without them, the plane is runtime, the title the id, and the pack has no family."""
         pack = read_pack(surface(), policy(), b"")

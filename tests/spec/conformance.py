@@ -4,8 +4,8 @@
     tests/spec/practice.tsv   id, state, what we do: ours, one sentence a clause
     the tests                 @pytest.mark.spec(id)
 
-The document names files and how many tests in each hold the clause, so that renaming a test changes nothing in it;
-`./dev conformance ID…` prints those tests with the behaviour that each holds.
+The document names files, so that it changes only when a file begins or ceases to hold a clause; `./dev conformance ID…`
+prints the tests in them with the behaviour that each holds.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ STATES = {"held": "held", "half": "held, exec open", "open": "open"}
 HEAD = """# Conformance
 
 Every requirement of the chapters §1, §4 and §9 of HCP, what sense-worker does about it, and the tests that hold it.
-Made by `./dev conformance` from the marks of the tests; a test fails when this page is stale, when a clause loses its
-last test, and when an open one gains its first. `./dev conformance 9.4.4` prints the tests of a clause, each with the
-behaviour it holds.
+Made by `./dev conformance` from the marks of the tests; a test fails when this page is stale or a clause that is held
+loses its last test. `./dev conformance 9.4.4` prints the tests of a clause, each with the behaviour it holds.
+Files are below `tests/`.
 
 - **held**: whole, as far as the clause reaches.
 - **held, exec open**: for packs, installing and Sense; what the clause asks of exec waits for the release that runs
   commands.
-- **open**: it speaks of running commands alone, and waits for that release. Nothing runs commands until then.
+- **open**: it speaks of running commands alone, and waits for that release. No worker runs commands until then;
+  tests that stand beside it hold what is there so far.
 """
 
 
@@ -63,11 +64,10 @@ def read_clauses(root: Path = ROOT) -> list[Clause]:
 
 
 def faults(clauses: list[Clause], tests: dict[str, list[MarkedTest]]) -> list[str]:
-    """Tell of each clause whose state and tests contradict each other, and of each mark that names no clause."""
+    """Tell of each clause that is held by nothing, and of each mark that names no clause."""
     known = {one.id for one in clauses}
     return [
         *(f"{one.id} is {one.state} and has no test" for one in clauses if one.state != "open" and one.id not in tests),
-        *(f"{one.id} is open and has a test" for one in clauses if one.state == "open" and one.id in tests),
         *(f"{tests[stray][0].file} marks {stray!r}, which is no clause" for stray in sorted(tests.keys() - known)),
     ]
 
@@ -112,9 +112,7 @@ def _print_tests(wanted: list[str], known: set[str], tests: dict[str, list[Marke
 
 
 def _line(one: Clause, tests: list[MarkedTest]) -> str:
-    files = sorted({test.file for test in tests})
-    counted = ((file, sum(test.file == file for test in tests)) for file in files)
-    held = "<br>".join(f"{file.removeprefix('tests/')} ({number})" for file, number in counted)
+    held = "<br>".join(sorted({test.file.removeprefix("tests/") for test in tests}))
     texts = (one.id, one.level, one.requirement, one.practice, STATES[one.state])
     return f"| {' | '.join(map(_escaped, texts))} | {held} |"
 

@@ -1,7 +1,8 @@
 """The marks of the tests, read from their source: which test holds which clause, which is which handed case.
 
 Source is read, not collected: the whole tree takes a second, and a test that cannot be collected here is counted too.
-Marks are seen on a function, on its class, in a module's `pytestmark` and on a parameter (`pytest.param(…, marks=…)`).
+Marks are seen on a function, on its class, in a module's `pytestmark` and on a parameter (`pytest.param(…, marks=…)`),
+also where the parameters stand in a list of the module that a decorator names.
 """
 
 from __future__ import annotations
@@ -35,52 +36,69 @@ def marked(root: Path, mark: str) -> dict[str, list[MarkedTest]]:
     found: dict[str, list[MarkedTest]] = {}
     for path in sorted((root / "tests").rglob(TESTS)):
         source = path.read_text()
-        if f"mark.{mark}(" not in source:
-            continue
-        file = path.relative_to(root).as_posix()
-        for value, test in _of_module(ast.parse(source, file), file, mark):
-            tests = found.setdefault(value, [])
-            if test not in tests:
-                tests.append(test)
+        if f"mark.{mark}(" in source:
+            file = path.relative_to(root).as_posix()
+            for value, test in _Module(ast.parse(source, file), file, mark).marked():
+                tests = found.setdefault(value, [])
+                if test not in tests:
+                    tests.append(test)
     return found
 
 
-def _of_module(module: ast.Module, file: str, mark: str) -> Iterator[tuple[str, MarkedTest]]:
-    yield from _of_body(module.body, _pytestmark(module.body, file, mark), file, mark)
+class _Module:
+    def __init__(self, module: ast.Module, file: str, mark: str) -> None:
+        self._body = module.body
+        self._file = file
+        self._mark = f"pytest.mark.{mark}"
+        self._named: dict[str, ast.expr] = dict(_assigned(module.body))
+
+    def marked(self) -> Iterator[tuple[str, MarkedTest]]:
+        """Yield each value with each test that carries it."""
+        yield from self._of(self._body, self._pytestmark(self._body))
+
+    def _of(self, body: list[ast.stmt], inherited: list[str], within: str = "") -> Iterator[tuple[str, MarkedTest]]:
+        for node in body:
+            if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+                values = [*inherited, *self._values(node.decorator_list), *self._pytestmark(node.body)]
+                yield from self._of(node.body, values, f"{node.name}::")
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                behaviour = (ast.get_docstring(node) or "").partition("\n")[0]
+                test = MarkedTest(self._file, node.lineno, within + node.name, behaviour)
+                for value in [*inherited, *self._values(node.decorator_list)]:
+                    yield value, test
+
+    def _pytestmark(self, body: list[ast.stmt]) -> list[str]:
+        return self._values([value for name, value in _assigned(body) if name == "pytestmark"])
+
+    def _values(self, expressions: list[ast.expr]) -> list[str]:
+        """Return the values of every `pytest.mark.MARK(…)` within the expressions and the module's names they use."""
+        values: list[str] = []
+        seen: set[str] = set()
+        waiting = list(expressions)
+        while waiting:
+            for node in ast.walk(waiting.pop()):
+                if isinstance(node, ast.Name) and node.id in self._named and node.id not in seen:
+                    seen.add(node.id)
+                    waiting.append(self._named[node.id])
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == self._mark:
+                    values.append(self._value(node))
+        return values
+
+    def _value(self, call: ast.Call) -> str:
+        value = call.args[0] if call.args else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            return value.value
+        raise ValueError(
+            f"{self._file}:{call.lineno}: write the value of {self._mark}() out, so that it can be read here"
+        )
 
 
-def _of_body(
-    body: list[ast.stmt], inherited: list[str], file: str, mark: str, within: str = ""
-) -> Iterator[tuple[str, MarkedTest]]:
+def _assigned(body: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """Yield name and value of each plain assignment of a module or class."""
     for node in body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            values = [*inherited, *_values(node.decorator_list, file, mark), *_pytestmark(node.body, file, mark)]
-            yield from _of_body(node.body, values, file, mark, f"{node.name}::")
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            behaviour = (ast.get_docstring(node) or "").partition("\n")[0]
-            test = MarkedTest(file, node.lineno, within + node.name, behaviour)
-            for value in [*inherited, *_values(node.decorator_list, file, mark)]:
-                yield value, test
-
-
-def _pytestmark(body: list[ast.stmt], file: str, mark: str) -> list[str]:
-    assigned = (node for node in body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name))
-    return [
-        value
-        for node in assigned
-        if isinstance(node.targets[0], ast.Name) and node.targets[0].id == "pytestmark"
-        for value in _values([node.value], file, mark)
-    ]
-
-
-def _values(expressions: list[ast.expr], file: str, mark: str) -> list[str]:
-    """Return the values of every `pytest.mark.MARK(…)` anywhere in the expressions, those of parameters included."""
-    calls = (node for expression in expressions for node in ast.walk(expression) if isinstance(node, ast.Call))
-    values = []
-    for call in calls:
-        if isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == f"pytest.mark.{mark}":
-            value = call.args[0] if call.args else None
-            if not (isinstance(value, ast.Constant) and isinstance(value.value, str)):
-                raise ValueError(f"{file}:{call.lineno}: write the value of {mark}() out, so that it can be read here")
-            values.append(value.value)
-    return values
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
+        for target in targets:
+            if isinstance(target, ast.Name) and isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                yield target.id, node.value

@@ -259,7 +259,6 @@ def test_a_secret_that_no_key_opens_is_an_error_and_no_refusal(database, red, so
 
 
 @pytest.mark.spec("9.4.1")
-@pytest.mark.spec("9.4.axes")
 def test_grants_keep_their_scope(red, source):
     """A grant has its pack, keys, project and end; no keys at all is not the same as an empty list."""
     red.principal("ana")
