@@ -270,13 +270,17 @@ class Drain:
         return None
 
     def _judged_again(self, opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Judged]:
-        """Read the authority's version once more; where it moved, judge by the new rows, the sink's own among them."""
+        """Read the authority's version once more; where it moved, judge by the new rows, the sink's own among them.
+
+        The end of a grant or a route moves no version: it is looked at by the clock.
+        """
         ports = self._ports
         first = batch[0]
         tenant, _, name = first.claimed.lane.partition("/")
         with ports.database.read() as connection:
             authority = ports.authorities.current(connection, [tenant])[tenant]
-        if authority.version == first.attempt.authority.version:
+            now = ports.database.now(connection)
+        if authority.version == first.attempt.authority.version and not any(_ended(one, now) for one in batch):
             return batch
         claims = [one.claimed for one in batch]
         with ports.database.write() as connection:
@@ -310,6 +314,12 @@ def _sound(outcome: object) -> Outcome:
         case Delivered() | Retry() | Rejected():
             return Retry(f"sink answered {type(outcome).__name__} with a value of another type")
     return Retry(f"sink answered {type(outcome).__name__}")
+
+
+def _ended(one: Judged, now: int) -> bool:
+    grant = one.attempt.grant
+    ends = (one.attempt.route.expires_at, None if grant is None else grant.expires_at)
+    return any(end is not None and end <= now for end in ends)
 
 
 def _denied(claimed: Claimed, attempt: Attempt) -> Settlement:

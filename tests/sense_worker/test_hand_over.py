@@ -10,6 +10,7 @@ import pytest
 
 from sense_worker.drain import Drain
 from sense_worker.storage import tables
+from sense_worker.storage.engine import Database
 from sinks.inbox import Inbox
 from sinks.protocol import Delivered, SinkBase
 from sinks.registry import Registry
@@ -18,8 +19,6 @@ from tests.intake_bench import IntakeBench
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from sense_worker.storage.engine import Database
 
 LANE = "t-red/wide"
 CALLS = 40
@@ -114,6 +113,31 @@ def test_a_late_hand_over_looks_at_everything_a_claim_looks_at(bench, table, key
     runner = Drain(bench.ports)
     work = runner.claim(LANE)
     bench.rows.change(table, key, **change)
+
+    runner.hand_over(work.opened, work.batches[0], time.monotonic() - 1.0)
+
+    assert states(bench) == [expected]
+    assert Wide.taken == []
+
+
+@pytest.mark.spec("9.5.no-skip")
+@pytest.mark.parametrize(
+    ("table", "key", "expected"),
+    [
+        (tables.GrantRow, {"principal": "ana"}, ("denied", 1, "denied: missing sense.enable", 1)),
+        (tables.RouteRow, {"owner": "ana"}, ("cancelled", 0, "route removed or expired", 1)),
+    ],
+)
+def test_what_ends_before_a_late_hand_over_is_seen_by_it(bench, monkeypatch, table, key, expected):
+    """The end of a grant or route moves no version: a late hand-over looks at the clock for it."""
+    clock, hour = Database.now, 3_600_000_000
+    with bench.database.read() as connection:
+        ends_at = bench.database.now(connection) + hour
+    bench.rows.change(table, key, expires_at=ends_at)
+    bench.record(bench.entry())
+    runner = Drain(bench.ports)
+    work = runner.claim(LANE)
+    monkeypatch.setattr(Database, "now", lambda database, connection: clock(database, connection) + 2 * hour)
 
     runner.hand_over(work.opened, work.batches[0], time.monotonic() - 1.0)
 
