@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runtime_core.errors import PackParseError
+from runtime_core.errors import PackLintError, PackParseError
 from sense_worker.drain import Drain
 from sense_worker.intake.record import Recorder
 from sense_worker.operator import Operator
@@ -190,3 +190,76 @@ def test_what_waits_is_attempted_under_the_newest_revision(bench, operator, tmp_
         route,
     )
     assert found == [("denied", BRAIN, digests[4]), ("delivered", None, digests[5])]
+
+
+def attempt(bench: IntakeBench) -> list[tuple[str, str | None, str | None]]:
+    """Attempt all that waits for the slow sink, as a doorbell does; return state, reason and digest of each."""
+    drain = Drain(bench.ports)
+    while (work := drain.claim("t-red/slow")) is not None:
+        for batch in work.batches:
+            drain.hand_over(work.opened, batch, work.claimed_at)
+    return bench.query(
+        "SELECT d.state, d.reason, d.digest FROM sense_delivery d JOIN sense_event e ON e.id = d.event_id "
+        "WHERE d.route_id LIKE '%-slow' ORDER BY e.accepted_at, e.stream_id"
+    )
+
+
+def without_trigger(folder: Path) -> Path:
+    """Write a revision that no longer declares the ref of what waits."""
+    stimuli = {ref: entry for ref, entry in POLICY["stimuli"].items() if ref != "new_item"}
+    triggers = [one for one in SURFACE["stimulusTriggers"] if one["ref"] != "new_item"]
+    return write_pack(folder, {**SURFACE, "stimulusTriggers": triggers}, {**POLICY, "stimuli": stimuli})
+
+
+def another_land(folder: Path) -> Path:
+    """Write a revision in which the data belongs into the workspace."""
+    stimuli = {**POLICY["stimuli"], "new_item": {"operation": "read", "privacy": {"land": "local"}}}
+    return write_pack(folder, SURFACE, {**POLICY, "stimuli": stimuli})
+
+
+@pytest.mark.case("C24")
+@pytest.mark.spec("1.3.trigger")
+@pytest.mark.parametrize(
+    ("change", "text", "word"),
+    [
+        (another_land, "denied: privacy.land local requires a workspace sink", None),
+        (without_trigger, "trigger not declared: new_item", "undeclared_ref"),
+        (None, "pack not installed: mail", "pack_missing"),
+    ],
+    ids=["another land", "no trigger", "removed"],
+)
+def test_a_change_in_flight_decides_what_was_accepted_before_it(bench, operator, tmp_path, change, text, word):
+    """Accepted under generation 1, attempted when the pack was upgraded or removed: the sink is not shown it.
+
+    It stays denied when the first revision is back, which what comes then is delivered under.
+    """
+    bench.rows.sink("slow", "slow", audience="principal:ana")
+    bench.rows.route("ana", sink="slow")
+    first = operator.install_pack(write_pack(tmp_path / "first"))
+    assert bench.record(bench.entry()) == {"accepted": 1}
+
+    changed = None if change is None else operator.install_pack(change(tmp_path / "second"))
+    if changed is None:
+        operator.remove_pack("mail")
+    ((state, reason, digest),) = attempt(bench)
+    assert (state, reason, Memory.of("slow").attempts) == ("denied", text, [])
+    assert digest in {None if changed is None else changed.digest, first.digest}
+    assert bench.record(bench.entry()).get(word or "accepted") == 1
+
+    operator.install_pack(tmp_path / "first")
+    bench.record(bench.entry())
+    attempted = attempt(bench)
+    assert (attempted[0], attempted[-1]) == ((state, reason, digest), ("delivered", None, first.digest))
+
+
+@pytest.mark.case("C24")
+def test_a_failed_upgrade_in_flight_changes_nothing(bench, operator, tmp_path):
+    """What waits is delivered under the revision that stayed in force."""
+    bench.rows.sink("slow", "slow", audience="principal:ana")
+    bench.rows.route("ana", sink="slow")
+    first = operator.install_pack(write_pack(tmp_path / "first"))
+    bench.record(bench.entry())
+    with pytest.raises(PackLintError):
+        operator.install_pack(write_pack(tmp_path / "second", SURFACE, {**POLICY, "stimuli": {}}))
+
+    assert attempt(bench) == [("delivered", None, first.digest)]
