@@ -121,3 +121,64 @@ def test_lint_needs_no_home_and_no_settings(tmp_path):
     )
 
     assert (done.stdout, done.stderr, home.exists()) == ("mail: clean\n[]\n", "", False)
+
+
+MANY = {
+    **SURFACE,
+    "binding": {"mode": "user", "hub": "none"},
+    "maxArgv": 3,
+    "verbs": {"mail.list": {"cli": ["list"], "args": {"properties": {"confirm": {}}}}, "mail.send": {"cli": ["send"]}},
+    "stimulusTriggers": [{"ref": "new_item"}, {"ref": "new_item"}],
+}
+MANY_POLICY = {
+    "surface_id": "post",
+    "version": 1,
+    "verbs": {
+        "mail.list": {"operation": "read", "privacy": {"land": "personal"}, "confirm": False},
+        "mail.gone": {"operation": "write", "privacy": {"land": "personal"}},
+    },
+    "stimuli": {"other": {"operation": "read", "privacy": {"land": "personal"}}},
+}
+ISSUES = [
+    ("binding_pair", "surface.json /binding/hub", "1.4.hubs"),
+    ("passthrough", "surface.json /maxArgv", "1.5.passthrough"),
+    ("duplicate_key", "surface.json /stimulusTriggers/1/ref", "1.3.trigger"),
+    ("reserved_arg", "surface.json /verbs/mail.list/args", "4.5.2"),
+    ("surface_id_mismatch", "policy.json /surface_id", "4.4.5"),
+    ("missing_verb", "policy.json /verbs/mail.send", "4.4.1"),
+    ("extra_verb", "policy.json /verbs/mail.gone", "4.4.2"),
+    ("missing_stimulus", "policy.json /stimuli/new_item", "4.4.3"),
+    ("extra_stimulus", "policy.json /stimuli/other", "4.4.4"),
+    ("confirm_on_read", "policy.json /verbs/mail.list/confirm", "4.5.1"),
+]
+
+
+@pytest.mark.spec("4.4.reject")
+def test_every_issue_is_told_at_once_with_place_and_clause(tmp_path, capsys):
+    """Ten kinds in one pack: ten lines, ten items, one exit code; nobody mends one to meet the next."""
+    path = write_pack(tmp_path, surface=MANY)
+    (tmp_path / "policy.json").write_text(json.dumps(MANY_POLICY))
+
+    assert main.run(["pack", "lint", path]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [
+        (line.startswith(f"{kind}: {place}"), line.endswith(f" [{clause}]"))
+        for line, (kind, place, clause) in zip(lines, ISSUES, strict=True)
+    ] == [(True, True)] * 10
+
+    assert main.run(["pack", "lint", path, "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [(item["kind"], item["place"], item["clause"]) for item in told["items"]] == ISSUES
+    assert all(item["reason"] for item in told["items"])
+
+
+@pytest.mark.parametrize("form", ["zip", "tar", "gztar"])
+def test_issues_of_an_archive_are_those_of_its_folder(form, tmp_path, capsys):
+    """The same lines and the same exit code."""
+    (tmp_path / "mail").mkdir()
+    folder = write_pack(tmp_path / "mail", policy="C21-extra-verb.json")
+    archive = shutil.make_archive(f"{folder}-packed", form, folder)
+
+    assert [main.run(["pack", "lint", folder]), main.run(["pack", "lint", archive])] == [1, 1]
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == second

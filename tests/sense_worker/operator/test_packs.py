@@ -248,10 +248,11 @@ def test_archives_install_like_folders(world):
     with zipfile.ZipFile(world.folder / "mail.zip", "w") as archive:
         for file in folder.iterdir():
             archive.write(file, f"mail/{file.name}")
-    with tarfile.open(world.folder / "mail.tgz", "w:gz") as archive:
-        archive.add(folder, "mail")
+    for name in ("mail.tgz", "mail.tar.gz"):
+        with tarfile.open(world.folder / name, "w:gz") as archive:
+            archive.add(folder, "mail")
 
-    for name in ("mail.zip", "mail.tgz"):
+    for name in ("mail.zip", "mail.tgz", "mail.tar.gz"):
         assert world.operator.install_pack(world.folder / name) == first
 
 
