@@ -11,6 +11,7 @@ import io
 import os
 import re
 import stat
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -33,12 +34,13 @@ SUFFIXES: Final = (".zip", ".tar", ".tar.gz", ".tgz")
 
 _DRIVE = re.compile(r"[A-Za-z]:")
 _PLAIN_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_PLAIN_TYPES = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE)
 _ENCRYPTED = 0x1
 _SHOWN = 200
 """Characters of a member's name that are shown."""
 _BROKEN = (
     *(tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError),
-    *(ValueError, OverflowError, NotImplementedError, RuntimeError),
+    *(ValueError, LookupError, OverflowError, struct.error, NotImplementedError, RuntimeError),
 )
 """What the standard library raises for archives that are none, cut short or forged."""
 
@@ -116,7 +118,8 @@ def _zip_members(archive: zipfile.ZipFile) -> Iterator[_Member]:
         elif form not in {0, stat.S_IFREG, stat.S_IFDIR}:
             kind = "a link" if form == stat.S_IFLNK else "a device, pipe or socket"
         else:
-            kind = "folder" if info.is_dir() or form == stat.S_IFDIR else "file"
+            # Not is_dir(), which fails for a name that is empty up to a NUL.
+            kind = "folder" if info.orig_filename.endswith("/") or form == stat.S_IFDIR else "file"
         # filename ends at a NUL, orig_filename is what stands there.
         yield _Member(info.orig_filename, kind, info.file_size, partial(_read_zip, archive, info))
 
@@ -130,11 +133,10 @@ def _tar_members(archive: tarfile.TarFile, raw: bytes) -> Iterator[_Member]:
     for info in archive:
         if info.issym() or info.islnk():
             kind = "a link"
-        elif info.isdir():
-            kind = "folder"
+        elif info.issparse() or info.type not in _PLAIN_TYPES:
+            kind = "a device, pipe or sparse file"
         else:
-            plain = info.type in {tarfile.REGTYPE, tarfile.AREGTYPE} and not info.issparse()
-            kind = "file" if plain else "a device, pipe or sparse file"
+            kind = "folder" if info.isdir() else "file"
         yield _Member(info.name, kind, info.size, partial(_read_tar, archive, info))
     # tarfile takes a broken header for the end.
     if raw[archive.offset :].strip(b"\x00"):

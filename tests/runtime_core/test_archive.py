@@ -194,6 +194,13 @@ class TestZip:
         path.write_bytes(path.read_bytes().replace(b"mail/policyXjson", b"mail/policy\x00json"))
         assert refusal(path) == "!mail/policy\\x00json: no plain path: a backslash or control character"
 
+    @pytest.mark.parametrize("name", [b"\x00" * 11, b"\x00/policy.json"[:11]])
+    def test_a_name_that_begins_with_a_nul(self, tmp_path: Path, name: bytes) -> None:
+        """A name that is empty up to its NUL is refused like any other with one."""
+        path = archive(tmp_path, "zip", members())
+        path.write_bytes(path.read_bytes().replace(b"policy.json", name))
+        assert refusal(path).endswith("no plain path: a backslash or control character")
+
     def test_unusual_methods(self, tmp_path: Path) -> None:
         """Only stored and deflated members are read; encrypted ones are refused."""
         path = tmp_path / "pack.zip"
