@@ -52,7 +52,8 @@ class JsonlOptions(BaseModel):
     @field_validator("path")
     @classmethod
     def _absolute(cls, path: str) -> str:
-        if not path.startswith("/") or os.path.normpath(path) != path or path in {"/", "//"}:
+        # normpath leaves two slashes at the beginning alone, and nowhere else.
+        if not path.startswith("/") or path.startswith("//") or os.path.normpath(path) != path or path == "/":
             raise ValueError("is no absolute path of a file without `.`, `..` and doubled slashes")
         return _plain(path)
 

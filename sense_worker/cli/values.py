@@ -59,12 +59,14 @@ def overlap(text: str | None) -> float | None:
 
 
 def pairs(texts: Iterable[str], place: str, form: str = "NAME=VALUE") -> dict[str, str]:
-    """Return `NAME=VALUE` texts as a mapping; raises UsageError for one without `=` and for a name given twice."""
+    """Return `NAME=VALUE` texts as a mapping; raises UsageError for one without `=`, a name given twice, odd bytes."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.removesuffix(":"):
             raise UsageError(place, f"{text!r} is not {form}", f"write {place} {form}")
+        if any("\ud800" <= character <= "\udfff" for character in text):  # how argv holds a byte that is no text
+            raise UsageError(place, f"{text!r} is not UTF-8", "write it as UTF-8")
         if name in found:
             raise UsageError(place, f"{name!r} is given twice", "give each name once")
         found[name] = value
@@ -122,5 +124,6 @@ def read_file(path: Path, place: str) -> bytes:
     """Return the bytes of a file; raises UsageError naming the option and the file."""
     try:
         return path.expanduser().read_bytes()
-    except OSError as error:
-        raise UsageError(place, f"{path}: {error.strerror}", "name a readable file") from None
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home of that name
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(place, f"{path}: {reason}", "name a readable file") from None

@@ -137,6 +137,7 @@ def test_traits_of_a_missing_kind():
         ({"path": 7}, "options.path"),
         ({"path": "/a", "fsync": "false"}, "options.fsync"),
         ({"path": "/a", "fsync": 0}, "options.fsync"),
+        ({"path": "//a"}, "options.path"),
         ({"path": "/a", "workspace": True}, "options"),
         ({"path": "/a", "file": "b"}, "options"),
         ({"workspace": False}, "options"),

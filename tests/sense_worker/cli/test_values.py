@@ -42,6 +42,7 @@ def test_options_are_texts_unless_json_is_asked_for():
         (["a=1", "a:=2"], None, "--option: 'a' is given twice (give each name once)"),
         (["a=1"], '{"a": 2}', "--option: 'a' is given twice (give each name once)"),
         ([":=1"], None, "--option: ':=1' is not NAME=VALUE (write --option NAME=VALUE)"),
+        (["a=\udcff"], None, r"--option: 'a=\udcff' is not UTF-8 (write it as UTF-8)"),
         ([], "[1]", "--options-json: must be an object, not a list"),
     ],
 )
@@ -77,3 +78,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         values.json_object(f"@{tmp_path}", "--data")
 
     assert str(refused.value) == f"--data: {tmp_path}: Is a directory (name a readable file)"
+
+
+def test_a_home_that_is_not_there_is_named():
+    """`~NAME` of nobody is a file that cannot be read."""
+    with pytest.raises(UsageError) as refused:
+        values.json_object("@~nobody-here/x", "--data")
+
+    assert str(refused.value) == "--data: ~nobody-here/x: Could not determine home directory. (name a readable file)"
