@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections import deque
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from runtime_core.errors import LintIssue
 from runtime_core.exact_json import pointer
 from runtime_core.manifest_models import RESERVED_ARGS
 from runtime_core.pack_file import FILE_NAMES
+from runtime_core.schema_size import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,8 +36,6 @@ _EMBEDDED_PAIRS = {
     for second in seconds
 }
 
-_INDEX_DIGITS = 8
-"""More than a file of 1 MiB has items; int() itself refuses texts of over 4,300 digits."""
 _SAME_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME_PLACE = ("if", "then", "else", "not")
 
@@ -111,18 +109,4 @@ def _referenced(schema: Any, reference: Any) -> Any:
     """Return what a `#/…` reference names; None for another form."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
-    for step in unquote(reference[1:]).split("/")[1:]:
-        name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, dict) and name in schema:
-            schema = schema[name]
-        elif isinstance(schema, list) and (index := _index(name)) < len(schema):
-            schema = schema[index]
-        else:
-            return None
-    return schema
-
-
-def _index(name: str) -> int:
-    """Return the index that a step names, a huge one where it names none; the validator takes leading zeros too."""
-    digits = name.lstrip("0") or "0"
-    return int(digits) if name and digits.isdecimal() and len(digits) < _INDEX_DIGITS else 10**_INDEX_DIGITS
+    return resolved(schema, reference[1:])
