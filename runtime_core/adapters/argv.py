@@ -7,7 +7,6 @@ bound it (`--message={message}`) or put it behind an end-of-options mark (`--`).
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,8 @@ from runtime_core.manifest_models import Flag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from runtime_core.manifest_models import CliElement
-    from runtime_core.schemas import Schema
 
 PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_.-]*)\}", re.ASCII)
 ELEMENT_LIMIT = 128 * 1024 - 1
@@ -55,31 +52,35 @@ def names(part: str) -> list[str]:
     return PLACEHOLDER.findall(part)
 
 
-def check_paths(schema: Schema, args: Mapping[str, Any], jail: Path) -> None:
-    """Refuse an arg of format `path` that leads out of the jail, by name or by link. Raises ArgvFault."""
-    document = schema.document if isinstance(schema.document, dict) else {}
-    properties = document.get("properties", {})
-    inside = os.path.realpath(jail)
-    for name, rule in properties.items():
-        value = args.get(name)
-        if not isinstance(rule, dict) or rule.get("format") != "path" or not isinstance(value, str):
-            continue
-        real = os.path.realpath(os.path.join(inside, value))  # noqa: PTH118 - pathlib keeps `..` of a link's target
-        if real != inside and not real.startswith(inside + os.sep):
-            raise ArgvFault(f"/{name}: leads out of the working folder")
-
-
 def _filled(part: str, args: Mapping[str, Any], *, behind_mark: bool) -> str:
-    match = PLACEHOLDER.match(part)
-    for name in names(part):
+    named = names(part)
+    for name in named:
         if name not in args:
             raise ArgvFault(f"/{name}: is missing, and the command line needs it")
     element = PLACEHOLDER.sub(lambda found: _text(args[found[1]]), part)
-    if match is not None and element.startswith("-") and not behind_mark:
-        raise ArgvFault(f"/{match[1]}: would read as an option")
-    if len(os.fsencode(element)) > ELEMENT_LIMIT:
-        raise ArgvFault(f"/{names(part)[0] if names(part) else 'cli'}: over {ELEMENT_LIMIT} bytes")
+    head = PLACEHOLDER.split(part, maxsplit=1)[0]
+    if named and not behind_mark and _reads_as_option(head, element, args[named[0]]):
+        raise ArgvFault(f"/{named[0]}: would read as an option")
+    place = named[0] if named else "cli"
+    if "\0" in element:
+        raise ArgvFault(f"/{place}: holds a NUL")
+    try:
+        size = len(element.encode())
+    except UnicodeEncodeError:
+        raise ArgvFault(f"/{place}: holds half a character") from None
+    if size > ELEMENT_LIMIT:
+        raise ArgvFault(f"/{place}: over {ELEMENT_LIMIT} bytes")
     return element
+
+
+def _reads_as_option(head: str, element: str, first: Any) -> bool:
+    """Tell whether a value decides which option an element is: nothing but dashes stands before it.
+
+    `-{limit}` of a whole number is a limit, as in `git log -5`.
+    """
+    if not element.startswith("-") or head.strip("-"):
+        return False
+    return not (head == "-" and type(first) is int and first >= 0)
 
 
 def _text(value: Any) -> str:

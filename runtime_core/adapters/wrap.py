@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import json
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core import errors
 from runtime_core.adapters import sandbox
-from runtime_core.adapters.argv import ArgvFault, check_paths, render
+from runtime_core.adapters.argv import ArgvFault, render
+from runtime_core.adapters.jails import jail, sweep
+from runtime_core.adapters.paths import check_paths
 from runtime_core.errors import DoorError
 from runtime_core.runtime import Ran
 from runtime_core.signing import SECOND
 from runtime_core.strict_json import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from threading import Event
 
     from runtime_core.execution import Call
@@ -24,64 +26,86 @@ if TYPE_CHECKING:
 
 CONNECT_LIMIT = 65_536
 """Bytes of a connect command's answer."""
+_MASK = "***"
+_SHORTEST_SECRET = 4
+"""Characters: what is shorter stands in any output by chance."""
+_ESCAPED = 2
+"""Times the output limit that a result may take as JSON: line breaks and quotes fit, a binary file does not."""
 
 
 class WrapAdapter:
     """Runs commands of wrap packs. `jails` is the folder in which each run gets one of its own.
 
-    `cancelled` answers the event that ends the run of a request, or None.
+    `cancelled` answers the event that ends the run of a request, or None. `hidden` are the folders that no tool may
+    see, where bubblewrap works: those of the runtime itself.
     """
 
-    def __init__(self, jails: Path, cancelled: Callable[[str], Event | None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        jails: Path,
+        cancelled: Callable[[str], Event | None] = lambda _: None,
+        *,
+        ceilings: sandbox.Ceilings | None = None,
+        hidden: tuple[Path, ...] = (),
+    ) -> None:
         self._jails = jails
         self._cancelled = cancelled
+        self._ceilings = ceilings or sandbox.Ceilings()
+        self._hidden = hidden
+        self._swept = False
 
     def run(self, call: Call, runtime: Runtime) -> Ran:
         """Run one command. Answers `{"stdout", "stderr"}`; a connect command its JSON."""
         manifest = call.pack.manifest
         allowed = {} if call.revision is None else call.revision.allowed_bins
         binary = allowed.get(manifest.bin) if manifest.bin in manifest.sandbox.bins else None
-        if binary is None:
-            return Ran(error=f"binary not allowed: {manifest.bin}")
-        args = call.facts.envelope.own_args
-        limits = sandbox.Limits(_seconds_left(call, runtime), manifest.sandbox.output_limit)
+        if binary is None or not os.path.isabs(binary):  # noqa: PTH117 - the text as the operator gave it
+            return Ran(error=f"binary not allowed: {errors.printable(manifest.bin)}")
+        limits = sandbox.Limits(_seconds_left(call, runtime), manifest.sandbox.output_limit, self._ceilings)
         if limits.timeout_s <= 0:
             return Ran(error=errors.DEADLINE_PASSED)
+        cancelled = self._cancelled(call.facts.request_id)
+        if cancelled is not None and cancelled.is_set():
+            return Ran(error=errors.CANCELLED)
         try:
-            self._jails.mkdir(mode=0o700, parents=True, exist_ok=True)
-            home = Path(tempfile.mkdtemp(prefix="run-", dir=self._jails))
-        except OSError as error:
-            return Ran(error=f"no jail: {error.strerror}")
-        try:
-            cwd = _working_folder(call, home)
-            argv = render(call.chosen.verb.cli, args, confirmed=call.confirmed)
-            check_paths(call.chosen.verb.args, args, cwd)
-            return self._answer(call, binary, argv, home, cwd, limits)
+            self._sweep()
+            with jail(self._jails) as home:
+                return self._run(_Run(call, binary, home, limits, cancelled))
         except ArgvFault as fault:
             return Ran(error=errors.INVALID_ARGS.text(str(fault)))
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
+        except OSError as error:
+            return Ran(error=f"not started: {error.strerror}")
 
-    def _answer(self, call: Call, binary: str, argv: list[str], home: Path, cwd: Path, limits: sandbox.Limits) -> Ran:
-        manifest = call.pack.manifest
+    def _sweep(self) -> None:
+        """Remove what workers that were killed have left, once a process."""
+        if not self._swept:
+            self._swept = True
+            sweep(self._jails)
+
+    def _run(self, one: _Run) -> Ran:
+        call, manifest = one.call, one.call.pack.manifest
+        args = call.facts.envelope.own_args
+        cwd = _working_folder(call, one.home)
+        argv = render(call.chosen.verb.cli, args, confirmed=call.confirmed)
+        check_paths(call.chosen.verb.args, args, cwd)
         fields = {} if call.binding is None else call.binding.fields
         minted = {name: fields[field] for name, field in manifest.binding.env.items() if field in fields}
-        ended = sandbox.run(
-            binary,
-            argv,
-            sandbox.environment(manifest.sandbox.env, minted, home),
-            cwd,
-            limits,
-            jailed=manifest.sandbox.posture == "sandbox",
-            writable=(home, cwd),
-            cancelled=self._cancelled(call.facts.request_id),
-        )
-        error = _error(ended, limits)
+        jailed = manifest.sandbox.posture == "sandbox"
+        place = sandbox.Place(one.home, cwd, self._hidden)
+        env = sandbox.environment(manifest.sandbox.env, minted, place, jailed=jailed)
+        ended = sandbox.run(one.binary, argv, env, place, one.limits, jailed=jailed, cancelled=one.cancelled)
+        error = _error(ended, one.limits)
         if call.chosen.verb.connect:
             return Ran(error=error) if error is not None else _connect_answer(ended.stdout)
-        if ended.code is None:
-            return Ran(error=error)
-        return Ran({"stdout": _text(ended.stdout), "stderr": _text(ended.stderr)}, error)
+        return Ran(error=error) if ended.code is None else _answer(ended, fields, one.limits, error)
+
+
+class _Run(NamedTuple):
+    call: Call
+    binary: str
+    home: Path
+    limits: sandbox.Limits
+    cancelled: Event | None
 
 
 def _working_folder(call: Call, home: Path) -> Path:
@@ -89,7 +113,7 @@ def _working_folder(call: Call, home: Path) -> Path:
     if call.chosen.entry.privacy.land != "local" or call.activation is None or call.activation.workspace is None:
         return home
     workspace = Path(call.activation.workspace)
-    if not workspace.is_dir():
+    if not workspace.is_absolute() or not workspace.is_dir():
         raise ArgvFault("the workspace folder is not there on this worker")
     return workspace.resolve()
 
@@ -98,7 +122,7 @@ def _seconds_left(call: Call, runtime: Runtime) -> float:
     """Return how long the command may run: its own time, and no longer than somebody waits."""
     own = call.pack.manifest.sandbox.timeout_s
     deadline = call.facts.deadline
-    return own if deadline is None else min(own, (deadline - runtime.now()) / SECOND)
+    return own if deadline is None else min(own, round((deadline - runtime.now()) / SECOND, 3))
 
 
 def _error(ended: sandbox.Ended, limits: sandbox.Limits) -> str | None:
@@ -106,10 +130,14 @@ def _error(ended: sandbox.Ended, limits: sandbox.Limits) -> str | None:
         return f"not started: {ended.failed}"
     if ended.over_output:
         return errors.OVER_OUTPUT.format(limits.output_bytes)
+    if ended.over_processes:
+        return f"over {limits.ceilings.processes} processes"
     if ended.cancelled:
         return errors.CANCELLED
     if ended.timed_out:
         return errors.TIMED_OUT.format(limits.timeout_s)
+    if ended.lost:
+        return errors.INTERRUPTED.text()
     return None if ended.code == 0 else errors.EXITED.format(ended.code)
 
 
@@ -121,5 +149,19 @@ def _connect_answer(stdout: bytes) -> Ran:
     return Ran(found)
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace").replace("\0", "\ufffd")
+def _answer(ended: sandbox.Ended, fields: Mapping[str, str], limits: sandbox.Limits, error: str | None) -> Ran:
+    """Return what the tool said, without the material that was minted for it, within twice the limit as JSON."""
+    result = {name: _text(raw, fields) for name, raw in (("stdout", ended.stdout), ("stderr", ended.stderr))}
+    size = sum(len(json.dumps(text, ensure_ascii=False).encode()) - len('""') for text in result.values())
+    if size > _ESCAPED * limits.output_bytes:
+        return Ran(error=errors.OVER_OUTPUT.format(limits.output_bytes))
+    return Ran(result, error)
+
+
+def _text(raw: bytes, secrets: Mapping[str, str]) -> str:
+    """Return output as text that every door takes: what is no UTF-8, and NUL, is U+FFFD; a secret is masked."""
+    text = raw.decode("utf-8", "replace").replace("\0", "\ufffd")
+    for secret in sorted(secrets.values(), key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, _MASK)
+    return text
