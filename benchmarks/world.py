@@ -59,9 +59,9 @@ def surface_bytes() -> bytes:
     ).encode()
 
 
-def policy_bytes() -> bytes:
-    """Return its policy: the trigger is read, land personal."""
-    entry = {"operation": "read", "privacy": {"land": "personal"}}
+def policy_bytes(land: str = "personal") -> bytes:
+    """Return its policy: the trigger is read."""
+    entry = {"operation": "read", "privacy": {"land": land}}
     return json.dumps({"surface_id": "mail", "version": 1, "verbs": {}, "stimuli": {REF: entry}}).encode()
 
 

@@ -6,12 +6,13 @@ store implements. A new version means a new snapshot; nothing in it ever ages, s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from runtime_core.grants import Grant, GrantTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from runtime_core.identity import Activation, Micros, Principal, Route, Session, Sink
     from runtime_core.pack import PackRevision
@@ -42,8 +43,41 @@ class AuthoritySource(Protocol):
         ...
 
 
+Announcer = tuple["Activation | None", "Session | None"]
+"""An activation and the session it is on."""
+Holder = tuple["Principal | None", GrantTable]
+"""A principal and the grants it holds."""
+UNKNOWN: Announcer = (None, None)
+
+
+_Key = TypeVar("_Key")
+_Row = TypeVar("_Row")
+
+
+class _Kept(dict[_Key, _Row]):
+    """Rows by id, loaded when they are first asked for. One that is there costs a look-up and no call of Python.
+
+    The answer `unkept` is not kept: strangers choose the ids of activations and sessions, and memory must stay flat.
+    """
+
+    def __init__(self, load: Callable[[_Key], _Row], unkept: object = ...) -> None:
+        super().__init__()
+        self._load = load
+        self._unkept = unkept
+
+    def __missing__(self, key: _Key) -> _Row:
+        found = self._load(key)
+        if found is not self._unkept:
+            self[key] = found
+        return found
+
+
 class Authority:
-    """A lazily filled snapshot of one tenant at one version. Not shared between threads."""
+    """A lazily filled snapshot of one tenant at one version.
+
+    Threads may share it. Nothing in it is changed once it is there: two threads that miss the same row load it twice,
+    and keep what is equal, because a snapshot decides only while its version still is the tenant's.
+    """
 
     def __init__(self, tenant: str, version: int, source: AuthoritySource) -> None:
         self.tenant = tenant
@@ -51,50 +85,24 @@ class Authority:
         self._source = source
         self.decisions: dict[tuple[str, ...], Attempt] = {}
         """What the pipeline decided against this snapshot (see `pipeline.decide`)."""
-        self._activations: dict[str, Activation] = {}
+        # The rows that a decision looks at together are kept together: with thousands of principals it waits for
+        # memory at every object it touches, and that was half of its time.
+        self.announcer: Callable[[str], Announcer] = _Kept(self._announcer, UNKNOWN).__getitem__
+        """An activation with its session, by the activation's id; UNKNOWN where there is none."""
+        self.holder: Callable[[str], Holder] = _Kept(self._holder).__getitem__
+        """A principal with its grants."""
+        self.session: Callable[[str], Session | None] = _Kept(partial(source.session, tenant), None).__getitem__
+        self.principal: Callable[[str], Principal | None] = _Kept(partial(source.principal, tenant)).__getitem__
+        self.revision: Callable[[str], PackRevision | None] = _Kept(partial(source.revision, tenant)).__getitem__
+        """The newest revision in force, by pack id."""
+        self.sink: Callable[[str], Sink | None] = _Kept(partial(source.sink, tenant)).__getitem__
+        self.members: Callable[[str], frozenset[str]] = _Kept(self._members).__getitem__
+        """The members of a project now; empty for one that exists nowhere or in another tenant (C18)."""
+        self._routes: _Kept[tuple[str, str], dict[str, Route]] = _Kept(self._matching)
         self._activations_on: dict[str, list[Activation]] = {}
-        self._sessions: dict[str, Session | None] = {}
-        self._principals: dict[str, Principal | None] = {}
-        self._members: dict[str, frozenset[str]] = {}
-        self._grants: dict[str, GrantTable] = {}
-        self._revisions: dict[str, PackRevision | None] = {}
-        self._sinks: dict[str, Sink | None] = {}
-        self._routes: dict[tuple[str, str], dict[str, Route]] = {}
-
-    def rows(
-        self, pack_id: str, activation_id: str, owner: str, publisher: str, sink: str
-    ) -> tuple[PackRevision | None, Activation | None, Session | None, Principal | None, Principal | None, Sink | None]:
-        """Return all that an attempt looks at, in one call: the path of every decision once the snapshot is warm."""
-        try:
-            activation = self._activations[activation_id]
-            return (
-                self._revisions[pack_id],
-                activation,
-                self._sessions[activation.session_id],
-                self._principals[owner],
-                self._principals[publisher],
-                self._sinks[sink],
-            )
-        except KeyError:
-            found = self.activation(activation_id)
-            return (
-                self.revision(pack_id),
-                found,
-                None if found is None else self.session(found.session_id),
-                self.principal(owner),
-                self.principal(publisher),
-                self.sink(sink),
-            )
 
     def activation(self, activation_id: str) -> Activation | None:
-        """Return the activation. A miss is not kept: strangers choose these ids, and memory must stay flat."""
-        try:
-            return self._activations[activation_id]
-        except KeyError:
-            found = self._source.activation(self.tenant, activation_id)
-            if found is not None:
-                self._activations[activation_id] = found
-            return found
+        return self.announcer(activation_id)[0]
 
     def activations_of(self, session_id: str, pack_id: str) -> list[Activation]:
         """Return the session's standing activations of a pack."""
@@ -113,57 +121,25 @@ class Authority:
                 self._activations_on[session_id] = found
         return found
 
-    def session(self, session_id: str) -> Session | None:
-        try:
-            return self._sessions[session_id]
-        except KeyError:
-            found = self._sessions[session_id] = self._source.session(self.tenant, session_id)
-            return found
-
-    def principal(self, principal_id: str) -> Principal | None:
-        try:
-            return self._principals[principal_id]
-        except KeyError:
-            found = self._principals[principal_id] = self._source.principal(self.tenant, principal_id)
-            return found
-
-    def members(self, project_id: str) -> frozenset[str]:
-        """Return the members now; empty for a project that exists nowhere or in another tenant (C18)."""
-        try:
-            return self._members[project_id]
-        except KeyError:
-            found = self._members[project_id] = frozenset(self._source.members(self.tenant, project_id))
-            return found
-
     def grant(
         self, principal_id: str, capability: str, pack_id: str, key: str | None, project: str | None, now: Micros
     ) -> Grant | None:
         """Return the grant that allows it, or None (§9.4.4)."""
-        table = self._grants.get(principal_id)
-        if table is None:
-            table = self._grants[principal_id] = GrantTable(self._source.grants(self.tenant, principal_id))
-        return table.find(capability, pack_id, key, project, now)
-
-    def revision(self, pack_id: str) -> PackRevision | None:
-        """Return the newest revision in force, or None when the pack is not installed."""
-        try:
-            return self._revisions[pack_id]
-        except KeyError:
-            found = self._revisions[pack_id] = self._source.revision(self.tenant, pack_id)
-            return found
-
-    def sink(self, name: str) -> Sink | None:
-        try:
-            return self._sinks[name]
-        except KeyError:
-            found = self._sinks[name] = self._source.sink(self.tenant, name)
-            return found
+        return self.holder(principal_id)[1].find(capability, pack_id, key, project, now)
 
     def routes(self, pack_id: str, ref: str) -> dict[str, Route]:
         """Return the standing routes that match the pack and ref, by route id in id order; not to be changed."""
-        at = (pack_id, ref)
-        try:
-            return self._routes[at]
-        except KeyError:
-            found = self._routes[at] = {route.id: route for route in self._source.routes(self.tenant, pack_id, ref)}
-            return found
+        return self._routes[pack_id, ref]
+
+    def _announcer(self, activation_id: str) -> Announcer:
+        activation = self._source.activation(self.tenant, activation_id)
+        return UNKNOWN if activation is None else (activation, self.session(activation.session_id))
+
+    def _holder(self, principal_id: str) -> Holder:
+        return self.principal(principal_id), GrantTable(self._source.grants(self.tenant, principal_id))
+
+    def _members(self, project_id: str) -> frozenset[str]:
+        return frozenset(self._source.members(self.tenant, project_id))
+
+    def _matching(self, at: tuple[str, str]) -> dict[str, Route]:
+        return {route.id: route for route in self._source.routes(self.tenant, *at)}

@@ -47,28 +47,34 @@ class Grant(NamedTuple):
 class GrantTable:
     """The grants of one principal in one tenant, by capability, pack and key. Immutable after it is built."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ("_always", "_limited")
 
     def __init__(self, grants: Iterable[Grant]) -> None:
-        rows: dict[tuple[str, str, str | None], list[Grant]] = {}
+        self._always: dict[tuple[str, str, str | None], Grant] = {}
+        """Those for no project and with no end: found, they allow."""
+        self._limited: dict[tuple[str, str, str | None], list[Grant]] = {}
         for grant in grants:
-            keys: tuple[str | None, ...] = (None,) if grant.keys is None else grant.keys
-            for key in keys:
-                rows.setdefault((grant.capability, grant.pack_id, key), []).append(grant)
-        self._rows = {at: tuple(found) for at, found in rows.items()}
+            for key in (None,) if grant.keys is None else grant.keys:
+                at = (grant.capability, grant.pack_id, key)
+                if grant.project is None and grant.expires_at is None:
+                    self._always.setdefault(at, grant)
+                else:
+                    self._limited.setdefault(at, []).append(grant)
 
     def find(self, capability: str, pack_id: str, key: str | None, project: str | None, now: Micros) -> Grant | None:
-        """Return the first grant that matches, the most specific place first; None is a denial (§9.4.4).
+        """Return the grant that matches in the most specific place, an unlimited one first; None denies (§9.4.4).
 
         `key` is a verb_key or ref; None asks for a pack-wide effect, which only a grant for all keys allows.
         """
-        rows = self._rows
-        # One look-up decides nearly always: the grant that names pack and key, for no project and with no end.
-        for grant in rows.get((capability, pack_id, key), ()):
-            if (grant.project is None and grant.expires_at is None) or grant.allows(project, now):
+        at = (capability, pack_id, key)
+        grant = self._always.get(at)  # decides nearly always: the grant that names pack and key
+        if grant is not None:
+            return grant
+        for place in (at, (capability, pack_id, None), (capability, ANY_PACK, key), (capability, ANY_PACK, None)):
+            grant = self._always.get(place)
+            if grant is not None:
                 return grant
-        for at in ((capability, pack_id, None), (capability, ANY_PACK, key), (capability, ANY_PACK, None)):
-            for grant in rows.get(at, ()):
-                if grant.allows(project, now):
-                    return grant
+            for limited in self._limited.get(place, ()):
+                if limited.allows(project, now):
+                    return limited
         return None

@@ -60,7 +60,7 @@ class Recorded(NamedTuple):
     """Lanes with a pending delivery."""
     counts: dict[str, int]
     """Entries by what became of them: `accepted`, `repeat`, `redelivered`, or the word of a refusal."""
-    unfinished: list[tuple[str, bytes]]
+    unfinished: Sequence[tuple[str, bytes]] = ()
     """Tenant and id of the events that still have routes without a row."""
 
 
@@ -150,7 +150,7 @@ class Recorder:
             authority = ports.authorities.locked(connection, [tenant])[tenant]
             found = ports.ledger.unfinished(connection, key)
             if found is None:  # another reader finished it
-                return Recorded([], set(), {}, [])
+                return Recorded([], set(), {})
             event, land = found
             now = ports.database.now(connection)
             births = Births(ports, connection, now)
