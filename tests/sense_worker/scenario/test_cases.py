@@ -258,8 +258,8 @@ def test_other_cases_are_compared_by_the_names_they_give(check):
     error = "denied: missing pack.install"
     for expect in ({}, {"ok": False}, {"error": error}, {"ok": False, "error": "denied: …"}):
         check.holds({"install": install, "expect": expect})
-    for expect in ({"ok": True}, {"ok": 0}, {"error": None}, {"ok": False, "ran": False}):
-        assert check({"install": install, "expect": expect}).code == 1
+    for wrong in ({"ok": True}, {"ok": 0}, {"error": None}, {"ok": False, "ran": False}):
+        assert check({"install": install, "expect": wrong}).code == 1
 
 
 @pytest.mark.spec("9.7.install")
