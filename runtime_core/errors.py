@@ -244,6 +244,7 @@ COMPOSITE_LIMITS = Refusal("composite over 4 deep or 32 commands: {}", "prefligh
 AUDIT_UNAVAILABLE = Refusal("denied: audit unavailable", "require_audit", "9.6.1")
 NOT_CONNECTED = Refusal("not connected: {}", "mint_binding", "1.6.connect")
 BINDING_UNAVAILABLE = Refusal("binding unavailable: {}", "mint_binding", "1.4.hubs")
+INTERRUPTED = Refusal("interrupted: outcome unknown", "begin", "9.6.1")
 
 EXEC_REFUSALS: tuple[Refusal, ...] = (
     PACK_NOT_INSTALLED,
@@ -266,13 +267,13 @@ EXEC_REFUSALS: tuple[Refusal, ...] = (
     AUDIT_UNAVAILABLE,
     NOT_CONNECTED,
     BINDING_UNAVAILABLE,
+    INTERRUPTED,
 )
 
 # Why an admitted command failed (DESIGN §7).
 TIMED_OUT = "timed out after {:g} s"
 EXITED = "exited {}"
 OVER_OUTPUT = "output over {} bytes"
-OUTCOME_UNKNOWN = "interrupted: outcome unknown"
 DEADLINE_PASSED = "deadline passed"
 CANCELLED = "cancelled"
 

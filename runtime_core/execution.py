@@ -308,6 +308,8 @@ def begin(one: Call, runtime: Runtime) -> Call:
     """A write has its line before its effect: no line, no effect (§9.6.1, DESIGN §9)."""
     if one.chosen.entry.operation == "read":
         return one
+    if not runtime.may_begin(one.facts.request_id):
+        return stop(one, errors.INTERRUPTED)
     try:
         runtime.audit.append([exec_record(one, "exec.begin")])
     except AuditUnavailable:

@@ -44,6 +44,8 @@ class Session(NamedTuple):
     principal: str
     expires_at: Micros
     revoked: bool
+    credential: Credential = Credential(b"")
+    """Signs exec requests; empty where nobody can: it then verifies nothing (C11)."""
 
 
 class Activation(NamedTuple):

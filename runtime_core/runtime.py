@@ -30,10 +30,15 @@ class Adapter(Protocol):
 
 
 class Runtime(NamedTuple):
-    """The ports. `authority` answers the newest snapshot of a tenant, `now` the moment."""
+    """The ports. `authority` answers the newest snapshot of a tenant, `now` the moment.
+
+    `may_begin` is asked, by request id, before a write begins: it notes durably that the write is about to, and answers
+    False where the request is no longer this process's to run.
+    """
 
     authority: Callable[[str], Authority]
     audit: AuditLog
     hubs: Mapping[str, Hub]
     adapters: Mapping[str, Adapter]
     now: Callable[[], Micros]
+    may_begin: Callable[[str], bool] = lambda _: True

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
 
+from sense_worker.exec.process import ExecProcess
+from sense_worker.exec.record import LANES
 from sense_worker.intake.step import IntakeStep
 from sense_worker.logs import configure, log
 from sense_worker.wiring import DrainProcess
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 
 DRAIN = "sense_worker.drain"
 QUEUE = "sense.drain"
+EXEC_DRAIN = "sense_worker.exec_drain"
+EXEC_QUEUE = "sense.exec"
+EXEC_SLOTS = 3
+"""Processes of the exec worker's pool: one for each lane, and one for whoever waits through Celery."""
+READER = "sense_worker.intake.child"
 VISIBILITY_S = 3_600
 """Of the broker's unacknowledged messages; with early acknowledgement they stay there for milliseconds."""
 
@@ -37,7 +44,6 @@ def make_app(settings: Settings) -> Celery:
         task_serializer="json",
         accept_content=["json"],
         worker_prefetch_multiplier=1,
-        worker_concurrency=settings.concurrency,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_send_task_events=False,
@@ -48,10 +54,15 @@ def make_app(settings: Settings) -> Celery:
         sense_settings=settings,
     )
     process = DrainProcess(settings, send_drain(app))
+    exec_process = ExecProcess(settings, send_drain(app))
 
     @app.task(name=DRAIN, ignore_result=True)
     def drain(lane: str) -> None:
         process.run(lane)
+
+    @app.task(name=EXEC_DRAIN, ignore_result=True)
+    def exec_drain(lane: str) -> None:
+        exec_process.run(lane)
 
     return app
 
@@ -60,17 +71,24 @@ def send_drain(app: Celery) -> Callable[[str], Any]:
     """Return the function that sends the doorbell's message for a lane."""
 
     def send(lane: str) -> Any:
-        return app.send_task(DRAIN, (lane,), queue=QUEUE, ignore_result=True, retry=False)
+        task, queue = (EXEC_DRAIN, EXEC_QUEUE) if lane in LANES.values() else (DRAIN, QUEUE)
+        return app.send_task(task, (lane,), queue=queue, ignore_result=True, retry=False)
 
     return send
 
 
-def run_worker(settings: Settings) -> None:
-    """Run the Celery worker with its intake processes until SIGTERM; returns after an orderly stop."""
+def run_worker(settings: Settings, *, commands: bool = False) -> None:
+    """Run a Celery worker with its intake processes until SIGTERM; returns after an orderly stop.
+
+    One for events, or with `commands` one for requests: its own readers, queue and pool, so that events never hold a
+    command up (DESIGN §8).
+    """
     configure(settings)
     for fault in Registry.load().faults:
         log().warning("sink plugin left out", fault=str(fault))
     app = make_app(settings)
+    reader, count = ("sense_worker.exec.child", settings.exec_intake) if commands else (READER, settings.intake)
+    app.conf.sense_children = [(reader, index) for index in range(count)]
     app.steps["worker"].add(IntakeStep)
     signals.setup_logging.connect(lambda **_: configure(settings), weak=False)
     # Its warning about root is of messages that run code; ours are JSON and name a lane.
@@ -82,6 +100,8 @@ def run_worker(settings: Settings) -> None:
             "--without-gossip",
             "--without-mingle",
             "--without-heartbeat",
+            f"--queues={EXEC_QUEUE if commands else QUEUE}",
+            f"--concurrency={EXEC_SLOTS if commands else settings.concurrency}",
             f"--loglevel={settings.log_level}",
         ]
     )

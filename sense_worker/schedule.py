@@ -19,6 +19,7 @@ from sense_worker.logs import configure, log
 from sense_worker.ring import sender
 from sense_worker.settings import Settings
 from sense_worker.storage.anchors import keep_anchor
+from sense_worker.storage.exec_ledger import ExecLedger
 from sense_worker.wiring import build_ports, redis_client
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Sweep:
         self._redis = client
         self._bell = bell
         self._settings = settings
+        self._exec = ExecLedger(ports.database)
         self._held_at = 0.0
         self._anchor_at = 0.0
         self._prune_at = time.monotonic() + PRUNE_EVERY_S
@@ -86,6 +88,7 @@ class Sweep:
             lanes = self._ports.ledger.due_lanes(connection, moment)
             if held:
                 lanes += self._ports.ledger.due_lanes(connection, moment, held=True)
+            lanes += self._exec.due_lanes(connection, moment)
         self._bell.ring(lanes)
         return lanes
 
@@ -105,8 +108,11 @@ class Sweep:
         """
         with self._ports.database.read() as connection:
             tenants = self._ports.ledger.tenants(connection)
-            before = self._ports.database.now(connection) - self._settings.retention_days * DAY_MICROS
-        more = False
+            now = self._ports.database.now(connection)
+        before = now - self._settings.retention_days * DAY_MICROS
+        replies_before = now - int(self._settings.exec_result_s * 1e6)
+        with self._ports.database.write() as connection:
+            more = self._exec.forget(connection, replies_before, before, PRUNE_EVENTS) == PRUNE_EVENTS
         for tenant in tenants:
             with self._ports.database.write() as connection:
                 more |= self._ports.ledger.forget(connection, tenant, before, PRUNE_EVENTS) == PRUNE_EVENTS

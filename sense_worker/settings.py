@@ -194,6 +194,13 @@ class Settings(BaseSettings):
     retention_days: Whole = Field(30, ge=1, le=3_650)
     """How long events stay; also the dedupe window, so never under a day (DESIGN §4)."""
     concurrency: Whole = Field(4, ge=1, le=256)
+    """Processes of the event worker's pool."""
+    exec_intake: Whole = Field(1, ge=1, le=64)
+    """Reader processes of the exec worker."""
+    exec_width: Whole = Field(16, ge=1, le=256)
+    """Commands that one exec lane runs at a time."""
+    exec_result_s: Seconds = Field(3_600.0, ge=1, le=604_800)
+    """How long a result is kept for its client, read or not."""
 
     audit_fsync: Flag = True
     """Tightens a guard: a batch of audit lines is on disk before its effect."""

@@ -67,14 +67,17 @@ def build_entry(
     return fields
 
 
-def parse_entry(fields: Mapping[bytes, bytes]) -> Entry:
-    """Take an entry apart. Raises DoorError `no_body` or `too_large`; all other words are for later steps."""
+def parse_entry(fields: Mapping[bytes, bytes], limit: int = BODY_LIMIT) -> Entry:
+    """Take an entry apart; `limit` is how many bytes a body may have.
+
+    Raises DoorError `no_body` or `too_large`; all other words are for later steps.
+    """
     get = fields.get
     body = get(b"b")
     if not body:
         raise DoorError("no_body", "b", "the field is missing or empty")
-    if len(body) > BODY_LIMIT:
-        raise DoorError("too_large", "b", f"{len(body)} bytes, limit {BODY_LIMIT}")
+    if len(body) > limit:
+        raise DoorError("too_large", "b", f"{len(body)} bytes, limit {limit}")
     extra = () if fields.keys() <= KNOWN else tuple(name for name in fields if name not in KNOWN)
     v, c, i, t, s = get(b"v", b""), get(b"c", b""), get(b"i", b""), get(b"t", b""), get(b"s", b"")
     return Entry(v, c, i, t, s, body, get(b"tp", b""), extra)

@@ -56,13 +56,21 @@ def up() -> None:
     raise typer.Exit(run_up(settings()))
 
 
-def worker() -> None:
-    """Run one worker against SENSE_REDIS_URL: its readers, its sweep and its pool. SIGTERM stops it in order."""
+def worker(
+    *,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Run queued commands (exec) instead of delivering events.")
+    ] = False,
+) -> None:
+    """Run one worker against SENSE_REDIS_URL: its readers, its sweep and its pool. SIGTERM stops it in order.
+
+    Events and commands have a worker each, so that neither holds the other up; `up` runs both.
+    """
     from sense_worker.app import run_worker
 
     loaded = settings()
     _check_start(loaded)
-    run_worker(loaded)
+    run_worker(loaded, commands=commands)
 
 
 def _check_start(loaded: Settings) -> None:

@@ -23,6 +23,7 @@ from sense_worker.wire import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Self
 
 REQUEST_SCHEME = b"exec1"
 REPLY_SCHEME = b"reply1"
@@ -41,6 +42,13 @@ class Place:
 
     def __init__(self, session_id: str, message_id: str, signed_at: str) -> None:
         self.bytes = tuple(part.encode("utf-8", "surrogatepass") for part in (session_id, message_id, signed_at))
+
+    @classmethod
+    def of(cls, session_id: bytes, message_id: bytes, signed_at: bytes) -> Self:
+        """Return the place that an entry's fields name, whatever bytes they are."""
+        place = cls("", "", "")
+        place.bytes = (session_id, message_id, signed_at)
+        return place
 
 
 def stream_of_exec(tenant: str) -> str:

@@ -17,9 +17,10 @@ FUTURE_ID_SHOWN_MICROS = 60_000_000
 class Pulse:
     """Writes this process's field of the health hash: when it last finished a turn, and what keeps it from one."""
 
-    def __init__(self, client: redis.Redis, name: str) -> None:
+    def __init__(self, client: redis.Redis, name: str, key: str = HEALTH_KEY) -> None:
         self._redis = client
         self._name = name
+        self._key = key
         self._finished_at = 0
         self._future_until = 0
         self._entries = 0
@@ -44,8 +45,8 @@ class Pulse:
             "future_id": redis_now < self._future_until,
             "entries": self._entries,
         }
-        self._redis.hset(HEALTH_KEY, self._name, json.dumps(field))
+        self._redis.hset(self._key, self._name, json.dumps(field))
 
     def leave(self) -> None:
         """Take the field away: this process ends in order."""
-        self._redis.hdel(HEALTH_KEY, self._name)
+        self._redis.hdel(self._key, self._name)

@@ -9,7 +9,7 @@ mended by trying: the loop ends in order then, and the process is started again 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from redis.exceptions import RedisError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sense_worker.doorbell import Doorbell
     from sense_worker.drain import Drain
     from sense_worker.intake.health import Pulse
-    from sense_worker.intake.record import Recorded, Recorder
+    from sense_worker.intake.record import Recorded
     from sense_worker.intake.stream import StreamEntry, Streams
     from sense_worker.open_sinks import OpenSink
 
@@ -37,13 +37,21 @@ FRESH_START_S = 5.0
 _STATES: dict[type[HcpError], str] = {AuditUnavailable: "audit unavailable", LedgerBusy: "ledger busy"}
 
 
+class Recording(Protocol):
+    """What makes rows of entries: `intake.record` of events, `exec.record` of requests."""
+
+    def record(self, entries: Sequence[StreamEntry], redis_now: int, /) -> list[Recorded]: ...
+
+    def bury(self, entry: StreamEntry, word: str, detail: str, /) -> Recorded: ...
+
+
 class IntakeLoop:
     """One intake process's work. `tenants` lists the tenants now; `stop` ends the loop after the turn at hand."""
 
     def __init__(  # noqa: PLR0913 - the parts it ties together
         self,
         streams: Streams,
-        recorder: Recorder,
+        recorder: Recording,
         drain: Drain,
         bell: Doorbell,
         pulse: Pulse,
@@ -92,6 +100,10 @@ class IntakeLoop:
                 if away:
                     log().info("redis back")
                 away, pause = False, 0.05
+
+    def leave(self) -> None:
+        """Take its field of the health hash away: this process ends in order."""
+        self._pulse.leave()
 
     def turn(self) -> None:
         """Take over what dead readers left, read a batch, record it. Raises RedisError where Redis is away."""

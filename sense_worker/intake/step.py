@@ -29,15 +29,14 @@ os.register_at_fork(before=STARTING.acquire, after_in_parent=STARTING.release, a
 
 
 class IntakeStep(bootsteps.StartStopStep):
-    """Keeps `intake` readers and one sweep running beside the pool."""
+    """Keeps the readers that `sense_children` names, by module and index, and one sweep running beside the pool."""
 
     requires = ("celery.worker.components:Pool",)
 
     def __init__(self, parent: Any, **_: Any) -> None:
         super().__init__(parent)
-        settings = parent.app.conf.sense_settings
-        readers = [("sense_worker.intake.child", index) for index in range(settings.intake)]
-        self._keepers = [_Keeper(module, index) for module, index in [*readers, ("sense_worker.schedule", 0)]]
+        children = [*parent.app.conf.sense_children, ("sense_worker.schedule", 0)]
+        self._keepers = [_Keeper(module, index) for module, index in children]
 
     def start(self, parent: Any) -> None:  # noqa: ARG002 - the bootstep's signature
         """Start every process, each in the care of a thread that lives as long as it is wanted."""

@@ -21,12 +21,11 @@ from sense_worker.logs import log
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import redis
 
 GROUP = "sense"
-RECLAIM_LOCK = "sense:reclaim"
 RECLAIM_PAGE = 100
 """Entries taken over in one turn: each then runs alone, so a turn stays well under a second."""
 FORGET = """
@@ -71,6 +70,20 @@ READ_CEILING = 2_000
 """Entries one read may bring over all streams: COUNT counts per stream."""
 
 
+class StreamKind(NamedTuple):
+    """Which streams a reader reads: events, or requests (DESIGN §8)."""
+
+    stream_of: Callable[[str], str]
+    """The key of a tenant's stream."""
+    lock: str
+    """Held by the one reader that takes over."""
+    health: str
+    """The hash in which its readers say how they fare."""
+
+
+EVENTS = StreamKind(stream_of, "sense:reclaim", HEALTH_KEY)
+
+
 class StreamEntry(NamedTuple):
     """One entry as read; `fields` is None where its body was deleted while it was pending (C02)."""
 
@@ -95,8 +108,17 @@ class StreamEntry(NamedTuple):
 class Streams:
     """One reader of every tenant's stream, under a consumer name of its own (never one of another live process)."""
 
-    def __init__(self, client: redis.Redis, *, alive_s: float, block_ms: int, batch_entries: int) -> None:
+    def __init__(
+        self,
+        client: redis.Redis,
+        *,
+        alive_s: float,
+        block_ms: int,
+        batch_entries: int,
+        kind: StreamKind = EVENTS,
+    ) -> None:
         self._redis = client
+        self._kind = kind
         self._alive_ms = int(alive_s * 1000)
         self._block_ms = block_ms
         self._batch_entries = batch_entries
@@ -132,7 +154,7 @@ class Streams:
         return [entry._replace(deliveries=2) for entry in found]  # one taken over may have its mark still
 
     def _read(self, tenants: Sequence[str], after: str, count: int, block: int | None) -> list[StreamEntry]:
-        streams = {stream_of(tenant): tenant for tenant in tenants}
+        streams = {self._kind.stream_of(tenant): tenant for tenant in tenants}
         streams = {stream: tenant for stream, tenant in streams.items() if self._has_group(stream)}
         if not streams:
             time.sleep((block or 0) / 1000)  # as long as the read would have waited
@@ -184,27 +206,27 @@ class Streams:
         Also forgets dead readers with nothing pending, so their number stays bounded (C04), and sets right a drained
         stream whose last id lies in the future.
         """
-        if not self._redis.set(RECLAIM_LOCK, self.consumer, nx=True, px=int(lock_s * 1000)):
+        if not self._redis.set(self._kind.lock, self.consumer, nx=True, px=int(lock_s * 1000)):
             return []
         taken: list[StreamEntry] = []
         for tenant in tenants:
-            stream = stream_of(tenant)
+            stream = self._kind.stream_of(tenant)
             self._set_right(stream)
             for consumer, pending in self._dead_consumers(stream):
                 if pending == 0:
                     self._redis.eval(FORGET, 2, stream, _alive_key(consumer), GROUP, consumer)
-                    self._redis.hdel(HEALTH_KEY, consumer)
+                    self._redis.hdel(self._kind.health, consumer)
                 elif len(taken) < RECLAIM_PAGE:
                     taken += self._take_from(tenant, stream, consumer, RECLAIM_PAGE - len(taken))
         if len(taken) >= RECLAIM_PAGE:
-            self._redis.delete(RECLAIM_LOCK)
+            self._redis.delete(self._kind.lock)
         return taken
 
     def retire(self, tenants: Sequence[str]) -> None:
         """Leave in order: the alive key goes, so others take over at once what this reader leaves pending."""
         self._redis.delete(_alive_key(self.consumer))
         for tenant in tenants:
-            stream = stream_of(tenant)
+            stream = self._kind.stream_of(tenant)
             mine = [pending for name, pending in self._consumers(stream) if name == self.consumer]
             if mine == [0]:
                 self._redis.xgroup_delconsumer(stream, GROUP, self.consumer)

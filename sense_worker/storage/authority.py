@@ -136,11 +136,11 @@ class SqlAuthoritySource:
 
     def session(self, tenant: str, session_id: str) -> Session | None:
         t = SESSION.c
-        columns = sa.select(t.principal, t.expires_at, t.revoked_at)
-        row = self._first(columns.where(t.tenant == tenant, t.id == session_id))
+        row = self._first(sa.select(SESSION).where(t.tenant == tenant, t.id == session_id))
         if row is None:
             return None
-        return Session(session_id, tenant, row.principal, row.expires_at, row.revoked_at is not None)
+        secret = credential(self._vault, row)
+        return Session(session_id, tenant, row.principal, row.expires_at, row.revoked_at is not None, secret)
 
     def principal(self, tenant: str, principal_id: str) -> Principal | None:
         t = PRINCIPAL.c

@@ -17,7 +17,7 @@ from runtime_core.errors import SettingsError
 if TYPE_CHECKING:
     from sense_worker.storage.engine import Database
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest step of this release."""
 VERSION_TABLE = "sense_schema"
 """Alembic's own row, under a name of ours: the database may be shared with a host that uses Alembic too."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from sqlmodel import SQLModel
 
-from sense_worker.storage import tables
+from sense_worker.storage import exec_tables, tables
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -30,3 +30,5 @@ ROUTE = _table(tables.RouteRow)
 EVENT = _table(tables.EventRow)
 DELIVERY = _table(tables.DeliveryRow)
 DEAD_ENTRY = _table(tables.DeadEntry)
+EXEC = _table(exec_tables.ExecRow)
+CREDENTIAL = _table(exec_tables.CredentialRow)

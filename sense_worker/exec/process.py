@@ -1,0 +1,95 @@
+"""What a process needs to run commands, built once after the fork (DESIGN §2, §8)."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+from redis.exceptions import RedisError
+
+from runtime_core.adapters.composite import CompositeAdapter
+from runtime_core.adapters.wrap import WrapAdapter
+from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
+from runtime_core.runtime import Runtime
+from sense_worker.doorbell import Doorbell
+from sense_worker.exec.drain import ExecDrain
+from sense_worker.exec.group_audit import GroupAudit
+from sense_worker.exec.run import Cancellations, Runner
+from sense_worker.logs import log
+from sense_worker.vault import Vault
+from sense_worker.wiring import build_ports, redis_client
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from runtime_core.authority import Authority
+    from sense_worker.ports import Ports
+    from sense_worker.settings import Settings
+
+
+def build_runtime(
+    settings: Settings,
+    ports: Ports,
+    vault: Vault,
+    cancelled: Callable[[str], threading.Event | None] = lambda _: None,
+) -> Runtime:
+    """Return the ports through which commands reach the world; `cancelled` answers the event that ends a run."""
+    from sense_worker.hubs import build_hubs  # what a desktop's keyring loads is needed by the first command
+
+    def authority(tenant: str) -> Authority:
+        with ports.database.read() as connection:
+            return ports.authorities.current(connection, [tenant])[tenant]
+
+    return Runtime(
+        authority=authority,
+        audit=GroupAudit(ports.audit),
+        hubs=build_hubs(settings, ports.database, vault),
+        adapters={"wrap": WrapAdapter(settings.home / "jails", cancelled), "composite": CompositeAdapter()},
+        now=lambda: time.time_ns() // 1000,
+    )
+
+
+class ExecProcess:
+    """A pool child's exec drain: its ports and clients, built on the first doorbell after the fork and kept."""
+
+    def __init__(self, settings: Settings, send: Callable[[str], object]) -> None:
+        self._settings = settings
+        self._send = send
+        self._pid = 0
+        self._ports: Ports | None = None
+        self._drain: ExecDrain | None = None
+        self._bell: Doorbell | None = None
+
+    def run(self, lane: str) -> None:
+        """Drain one lane until it is empty or its turn is over."""
+        try:
+            drain, bell = self._built()
+            drain.run(lane, bell, self._settings.linger_s)
+        except (HcpError, RedisError) as error:
+            # Nothing is lost: what was claimed is taken over when its lease runs out, and the sweep rings again.
+            log().warning("exec drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")
+            if not isinstance(error, LedgerBusy | AuditUnavailable | RedisError):
+                self._forget()
+
+    def _built(self) -> tuple[ExecDrain, Doorbell]:
+        if self._drain is None or self._bell is None or self._pid != os.getpid():
+            settings, vault = self._settings, Vault.load(self._settings)
+            self._pid = os.getpid()
+            ports = self._ports = build_ports(settings)
+            cancellations = Cancellations()
+            runtime = build_runtime(settings, ports, vault, cancellations.of)
+            runner = Runner(ports, runtime, vault, cancellations)
+            client = redis_client(settings)
+            self._drain = ExecDrain(
+                ports, runner, vault, client, width=settings.exec_width, keep_s=settings.exec_result_s
+            )
+            self._bell = Doorbell(redis_client(settings, block_s=settings.linger_s), self._send)
+        return self._drain, self._bell
+
+    def _forget(self) -> None:
+        """Let go of what was built: a fault of what was read then (a key, a setting) may be mended at the next ring."""
+        if self._ports is not None:
+            self._ports.close()
+        self._ports = self._drain = self._bell = None

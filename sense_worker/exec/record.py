@@ -1,0 +1,215 @@
+"""Record: a batch of request entries becomes rows in one transaction; refusals and known results are answered.
+
+    admit → begin; lock the tenants' versions → what is known by id or idempotency key → insert the rest → audit; commit
+    → replies, lanes to ring
+
+Built like `intake.record.Recorder`, for the same loop: an entry leaves the stream after its row has committed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runtime_core.audit import AuditRecord
+from runtime_core.envelope import ResultEnvelope
+from runtime_core.errors import CANCELLED
+from sense_worker.exec.door import Asked, RefusedExec, Withdrawn, admit_exec, exec_id
+from sense_worker.exec.replies import REFUSED, Reply, encoded, make_reply, push
+from sense_worker.exec.rest import put_to_rest, reply_to
+from sense_worker.intake.dead import dead_record
+from sense_worker.intake.door import Turned
+from sense_worker.intake.record import Recorded
+from sense_worker.storage.exec_ledger import DONE, PENDING, ExecKnown, ExecLedger, ExecRecord
+from sense_worker.storage.ledger import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+    import sqlalchemy as sa
+
+    from sense_worker.exec.door import Sender
+    from sense_worker.intake.stream import StreamEntry
+    from sense_worker.ports import Ports
+    from sense_worker.vault import Vault
+
+LANES = {"interactive": "exec.interactive", "bulk": "exec.bulk"}
+CANCEL_KEPT_S = 3_600
+"""How long a wish to cancel is remembered for a request that has not been seen yet, or is running."""
+
+
+class ExecRecorder:
+    """Admits and records batches of requests in this process."""
+
+    def __init__(self, ports: Ports, vault: Vault, client: redis.Redis, keep_s: float) -> None:
+        self._ports = ports
+        self._vault = vault
+        self._redis = client
+        self._keep_s = keep_s
+        self._ledger = ExecLedger(ports.database)
+
+    def record(self, entries: Sequence[StreamEntry], redis_now: int) -> list[Recorded]:
+        """Record entries; raises LedgerBusy or AuditUnavailable with nothing done, to be called again."""
+        work = _Batch()
+        with self._ports.database.write() as connection:
+            authorities = self._ports.authorities.locked(connection, {entry.tenant for entry in entries})
+            for entry in entries:
+                arrival = min(entry.micros, redis_now)
+                one = admit_exec(entry, authorities[entry.tenant], arrival, self._ports.freshness_s)
+                work.sort(one)
+            self._write(connection, work, redis_now)
+        return [self._answer(work)]
+
+    def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
+        """Record one entry as dead without looking at it."""
+        work = _Batch()
+        work.sort(RefusedExec(entry, word, detail))
+        with self._ports.database.write() as connection:
+            self._write(connection, work, entry.micros)
+        return self._answer(work)
+
+    def _write(self, connection: sa.Connection, work: _Batch, redis_now: int) -> None:
+        now = self._ports.database.now(connection)
+        self._accept(connection, work, redis_now, now)
+        for one in work.withdrawn:
+            self._withdraw(connection, work, one, now)
+        turned = [Turned(one.entry, one.word, one.detail) for one in work.refused]
+        self._ports.ledger.insert_dead(connection, [dead_record(one, now) for one in turned])
+        records = [_refuse_record(one) for one in work.refused]
+        if records:
+            self._ports.audit.append(records)
+
+    def _accept(self, connection: sa.Connection, work: _Batch, redis_now: int, now: int) -> None:
+        records = {record.id: (one, record) for one in work.asked for record in [self._row(one, redis_now, now)]}
+        rows = [record for _, record in records.values()]
+        keyed = [record.tenant for record in rows if record.idempotency_key is not None]
+        if keyed:
+            self._ledger.lock_keys(connection, keyed)
+        known = {one.id: one for one in self._ledger.known(connection, rows)}
+        by_key = {one.key: one for one in known.values() if one.idempotency_key is not None}
+        new: list[ExecRecord] = []
+        for at, (one, record) in records.items():
+            before = known.get(at)
+            first = by_key.get((record.tenant, record.principal, record.idempotency_key))
+            if before is None and first is None:
+                new.append(record)
+                work.ring.add(record.lane)
+                if record.idempotency_key is not None:
+                    by_key[record.tenant, record.principal, record.idempotency_key] = _known(record)
+            elif before is not None:
+                self._answer_known(work, one.sender, before)
+            elif first is not None and first.request_hash != record.request_hash:
+                detail = "the idempotency key was used for another request"
+                work.refused.append(RefusedExec(one.entry, "conflict", detail, one.sender))
+            elif first is not None and first.state == DONE:
+                self._answer_known(work, one.sender, first)
+            elif first is not None:
+                new.append(record._replace(idempotency_key=None, alias_of=first.id, due_at=NEVER))
+        self._ledger.insert(connection, new)
+        work.accepted = len(new)
+
+    def _row(self, one: Asked, redis_now: int, now: int) -> ExecRecord:
+        sender, request = one.sender, one.request
+        # By Redis's clock on both sides: the client's may be minutes off.
+        waited = max(0, redis_now - one.entry.micros)
+        return ExecRecord(
+            id=exec_id(one.entry.tenant, sender.session.id, sender.message_id),
+            tenant=one.entry.tenant,
+            session_id=sender.session.id,
+            principal=sender.session.principal,
+            project=request.project_id,
+            message_id=sender.message_id,
+            signed_at=sender.signed_at,
+            idempotency_key=request.idempotency_key,
+            request_hash=one.digest,
+            lane=LANES[request.lane],
+            pack_id=one.envelope.pack_id,
+            verb_key=one.envelope.verb_key,
+            sealed=put_to_rest(self._vault, sender.secret, one.plain),
+            state=PENDING,
+            write=False,
+            alias_of=None,
+            due_at=now,
+            accepted_at=now,
+            deadline_at=now + request.timeout_ms * 1000 - waited,
+        )
+
+    def _answer_known(self, work: _Batch, sender: Sender, known: ExecKnown) -> None:
+        """Answer with a result that is there; a request still under way is answered when it is done."""
+        work.counts["redelivered"] = work.counts.get("redelivered", 0) + 1
+        if known.reply is not None:
+            work.replies.append(_reply(sender, self._vault.open(known.reply)))
+
+    def _withdraw(self, connection: sa.Connection, work: _Batch, one: Withdrawn, now: int) -> None:
+        request = exec_id(one.entry.tenant, one.sender.session.id, one.request.cancel)
+        answer = encoded(ResultEnvelope(ok=False, pack_id="", verb_key="", error=CANCELLED))
+        ended = self._ledger.cancel(connection, request, CANCELLED, self._vault.seal(answer), now)
+        if ended is None:
+            work.cancelled.append((request, one.request.force))
+        else:
+            work.replies.append(reply_to(self._vault, ended, answer))
+
+    def _answer(self, work: _Batch) -> Recorded:
+        """Push what can be answered now; the rows are committed, and a repeat pushes it again."""
+        pipeline = self._redis.pipeline(transaction=False)
+        for request, force in work.cancelled:
+            pipeline.set(cancel_key(request.hex()), b"force" if force else b"1", ex=CANCEL_KEPT_S)
+        if len(pipeline):
+            pipeline.execute()
+        for one in work.refused:
+            if one.sender is not None:
+                envelope = ResultEnvelope(ok=False, pack_id="", verb_key="", error=REFUSED.format(one.word))
+                work.replies.append(_reply(one.sender, encoded(envelope)))
+            work.counts[one.word] = work.counts.get(one.word, 0) + 1
+        push(self._redis, work.replies, self._keep_s)
+        return Recorded([], work.ring, {"accepted": work.accepted, **work.counts})
+
+
+class _Batch:
+    """What one transaction's entries are, and what they leave to do."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.withdrawn: list[Withdrawn] = []
+        self.refused: list[RefusedExec] = []
+        self.replies: list[Reply] = []
+        self.cancelled: list[tuple[bytes, bool]] = []
+        self.ring: set[str] = set()
+        self.counts: dict[str, int] = {}
+        self.accepted = 0
+
+    def sort(self, one: Asked | Withdrawn | RefusedExec) -> None:
+        """Put a verdict where it belongs."""
+        if isinstance(one, Asked):
+            self.asked.append(one)
+        elif isinstance(one, Withdrawn):
+            self.withdrawn.append(one)
+        else:
+            self.refused.append(one)
+
+
+def cancel_key(request: str) -> str:
+    """Return the key that says a request is not wanted any more."""
+    return f"sense:cancel:{request}"
+
+
+def _reply(sender: Sender, envelope: bytes) -> Reply:
+    return make_reply(sender.session.tenant, sender.secret, sender.place, sender.message_id, envelope)
+
+
+def _known(record: ExecRecord) -> ExecKnown:
+    return ExecKnown(
+        *(record.id, record.tenant, record.principal, record.idempotency_key, record.request_hash, record.state, None)
+    )
+
+
+def _refuse_record(one: RefusedExec) -> AuditRecord:
+    sender = one.sender
+    return AuditRecord(
+        action="exec.refuse",
+        ok=False,
+        tenant=one.entry.tenant,
+        principal=None if sender is None else sender.session.principal,
+        subject=one.entry.id,
+        reason=REFUSED.format(one.word),
+    )
