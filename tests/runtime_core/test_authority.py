@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,6 +15,9 @@ from runtime_core.identity import Activation, Credential, Principal, Route, Sess
 from runtime_core.memory import MemoryAuthority
 from runtime_core.pipeline import Facts, decide
 from tests.runtime_core.test_pipeline import revision
+
+if TYPE_CHECKING:
+    from runtime_core.authority import Authority
 
 NOW = 1_780_000_000_000_000
 TENANT = "acme"
@@ -41,20 +45,45 @@ def rows() -> MemoryAuthority:
     return rows
 
 
+def allowed(authority: Authority, number: int) -> bool:
+    """Decide on an event of a principal for its own route."""
+    facts = Facts(b"e" * 16, TENANT, "mail", "personal", f"a{number}", f"p{number}")
+    route = Route(f"r{number}", TENANT, f"p{number}", "mail", "*", "inbox", None, None)
+    return decide(authority, facts, route, NOW).refused is None
+
+
+@pytest.mark.parametrize("row", ["activation", "session", "principal", "grants", "revision", "sink"])
+def test_a_thread_never_sees_a_row_that_another_is_loading(rows, monkeypatch, row):
+    """While one thread waits for a row, another decides rightly on the same snapshot; so does the first then."""
+    load, loading, decided = getattr(rows, row), threading.Event(), threading.Event()
+
+    def slow(*at: str) -> object:
+        if not loading.is_set():
+            loading.set()
+            assert decided.wait(10)
+        return load(*at)
+
+    monkeypatch.setattr(rows, row, slow)
+    authority = rows.snapshot(TENANT)
+    with ThreadPoolExecutor(1) as other:
+        first = other.submit(allowed, authority, 2)
+        try:
+            assert loading.wait(10)
+            assert allowed(authority, 2)
+        finally:
+            decided.set()
+        assert first.result()
+
+
 def test_threads_that_share_a_snapshot_each_decide_rightly(rows, monkeypatch):
-    """Eight threads fill one empty snapshot at once, with kept decisions thrown away all the time: none errs."""
+    """Eight threads fill one snapshot at once, while kept decisions are thrown away all the time: none errs."""
     monkeypatch.setattr(pipeline, "DECISIONS_KEPT", 3)
     authority = rows.snapshot(TENANT)
     together = threading.Barrier(8)
 
     def all_of_them(_: int) -> list[bool]:
         together.wait()
-        allowed = []
-        for number in range(20):
-            facts = Facts(b"e" * 16, TENANT, "mail", "personal", f"a{number}", f"p{number}")
-            route = Route(f"r{number}", TENANT, f"p{number}", "mail", "*", "inbox", None, None)
-            allowed.append(decide(authority, facts, route, NOW).refused is None)
-        return allowed
+        return [allowed(authority, number) for number in range(20)]
 
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -170,6 +170,15 @@ def test_with_no_fault_everything_passes(world):
     assert judge(world.attempt("local", "ana", "files")).refused is None
 
 
+@pytest.mark.spec("9.5.order")
+@pytest.mark.parametrize("who", ["ana", "ben"])
+def test_the_publisher_and_the_owner_must_both_be_enabled(world, who):
+    """Ben's route of ana's event is denied while either of them is disabled."""
+    world.rows.put_principal(Principal(TENANT, who, "human", operator=False, disabled=True))
+
+    assert world.text("brain", "ben") == "denied: principal disabled"
+
+
 @pytest.mark.spec("4.3.personal")
 @pytest.mark.parametrize(
     ("values", "expected"),
