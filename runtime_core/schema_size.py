@@ -12,6 +12,7 @@ from urllib.parse import unquote
 _HUGE: Final = 1 << 60
 """Sizes are cut here, so that nobody pays for long integers."""
 
+_REFERENCES: Final = ("$ref", "$dynamicRef")
 _MEANINGS_LIMIT: Final = 200_000
 """Parts that all references together could mean, looked at in half a second: a file of `$id`s has a billion."""
 
@@ -26,6 +27,8 @@ def size_by_references(document: dict[str, Any]) -> int:
         part = waiting.pop()
         parts[id(part)] = part
         waiting += _inner(part)
+    if not any(word in part for part in parts.values() if isinstance(part, dict) for word in _REFERENCES):
+        return 0  # as nearly every schema
     return _Sizes(document, list(parts.values())).of(document) - len(parts)
 
 
@@ -67,7 +70,7 @@ class _Sizes:
         """Return for each reference of a part the parts that it could mean."""
         if not isinstance(part, dict):
             return []
-        references = [part[keyword] for keyword in ("$ref", "$dynamicRef") if isinstance(part.get(keyword), str)]
+        references = [part[keyword] for keyword in _REFERENCES if isinstance(part.get(keyword), str)]
         return [self._meant(reference) for reference in references]
 
     def _meant(self, reference: str) -> list[_Part]:
