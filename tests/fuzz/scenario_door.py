@@ -83,10 +83,10 @@ SPREADING = (b"a: &a " + b"k" * 200_000 + b"\nb: [" + b"*a," * 50_000 + b"]\n", 
 
 def _make(rng: random.Random) -> tuple[bytes, bool]:
     if chance(rng, 2):
-        return json_bytes(rng, DOCUMENTS, WORDS, PARTS), not chance(rng, 3)
+        return json_bytes(rng, DOCUMENTS, WORDS, PARTS), not chance(rng, 6)
     kind = rng.randrange(8)
     if kind <= 3:
-        return _edited(rng), chance(rng, 2)
+        return _edited(rng), not chance(rng, 4)
     text = rng.choice(TEXTS)
     if kind == 4:
         return with_bytes(rng, text.encode()), False
