@@ -226,6 +226,7 @@ def test_a_session_file_that_others_may_read_is_refused(world):
 
 def test_an_operator_does_not_open_a_schema_it_cannot_know(tmp_path, world):
     """Without tables, commands name the way out instead of failing in SQL."""
+    (tmp_path / "empty.db").touch()
     empty = {"HCP_HOME": str(world.home), "SENSE_DATABASE_URL": f"sqlite:///{tmp_path / 'empty.db'}"}
 
     with pytest.raises(SettingsError, match="has no tables yet"):
