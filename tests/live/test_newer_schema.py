@@ -94,6 +94,7 @@ def test_everything_is_done_on_a_schema_one_step_newer(bench, tmp_path):
 
 
 @pytest.mark.case("C58")
+@pytest.mark.long
 def test_a_worker_starts_on_a_schema_one_step_newer(tmp_path, redis_url, postgresql_url):
     """A process of the release before starts while the database is upgraded already, and delivers."""
     database = Database(postgresql_url)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FORK = multiprocessing.get_context("fork")
 SIZES = [
-    pytest.param(4, 40, id="quick"),
+    pytest.param(3, 20, id="quick"),
     pytest.param(8, 1_000, id="literal", marks=[pytest.mark.long, pytest.mark.timeout(600)]),
 ]
 pytestmark = [
