@@ -54,8 +54,7 @@ PAX = (
     *(b"25 GNU.sparse.size=99999\n", b"30 GNU.sparse.major=1\n12 x=1\n"),
     *(b"23 hdrcharset=BINARY\n\n", b"16 linkpath=/x\n"),
 )
-_MEMORY = Path("/dev/shm")
-_FOLDER = tempfile.TemporaryDirectory(prefix="sense-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None)
+_FOLDER = tempfile.TemporaryDirectory(prefix="sense-fuzz-")
 
 
 def _zip(method: int, names: dict[str, bytes]) -> bytes:

@@ -35,7 +35,7 @@ def fuzzed(name: str, count: int, progress: Path) -> dict[str, Any]:
     """Run inputs 0 to `count` through a door in a process of its own; fails with what it says of the first bad one."""
     progress.write_bytes(bytes(16))
     argv = [sys.executable, "-m", "tests.fuzz", name, "0", str(count)]
-    env = {**os.environ, "SENSE_FUZZ_PROGRESS": str(progress)}
+    env = {**os.environ, "SENSE_FUZZ_PROGRESS": str(progress), "TMPDIR": str(progress.parent)}
     with subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             told, wrong = _watched(child, progress)
