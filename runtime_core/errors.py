@@ -13,6 +13,11 @@
     ├── AuditUnavailable       the audit cannot be written now
     ├── LedgerBusy             the database is locked or away; try again
     ├── LedgerLost             the database's file was removed or replaced under this process
+    ├── ExecError              a request was not judged, or its answer did not come
+    │   ├── NoWorker           nobody reads requests
+    │   ├── ExecTimeout        no answer in time; the command may have run
+    │   ├── ExecRefused        it failed its door
+    │   └── ExecUnreachable    Redis does not answer
     └── PublishError           an event was not accepted
         ├── IngressFull        the stream is at its bound
         └── IngressUnreachable Redis does not answer
@@ -126,6 +131,26 @@ class LedgerBusy(HcpError):
 
 class LedgerLost(HcpError):
     """The database's file was removed or replaced while this process had it open; only a new process can go on."""
+
+
+class ExecError(HcpError):
+    """A request was not judged, or its answer did not come."""
+
+
+class NoWorker(ExecError):
+    """Nobody reads requests; this one was taken back and will not run."""
+
+
+class ExecTimeout(ExecError):
+    """No answer came in time; the command may have run."""
+
+
+class ExecRefused(ExecError):
+    """The request failed its door; the reason is `refused: WORD`."""
+
+
+class ExecUnreachable(ExecError):
+    """Redis does not answer."""
 
 
 class PublishError(HcpError):

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from runtime_core.audit_chain import ChainedAudit
 from runtime_core.errors import HcpError
-from sense_worker.intake.health import FUTURE_ID_MICROS, HEALTH_KEY
+from sense_worker.exec.wire import stream_of_exec
+from sense_worker.intake.health import EXEC_HEALTH_KEY, FUTURE_ID_MICROS, HEALTH_KEY
 from sense_worker.server import NO_EVICTION, connect, server_facts
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
@@ -32,6 +33,8 @@ _DUE = sa.text(
     "SELECT lane, state, :now - due_at FROM sense_delivery "
     "WHERE state IN ('pending', 'retrying', 'delivering', 'held') AND due_at <= :now ORDER BY due_at LIMIT 1"
 )
+
+_DUE_EXEC = sa.text("SELECT min(due_at) FROM sense_exec WHERE state IN ('pending', 'running') AND due_at <= :now")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ def check_health(settings: Settings, *, waiting_s: float = WAITING_S) -> Health:
             ("database", look.database),
             ("stream", look.stream),
             ("deliveries", look.deliveries),
+            ("commands", look.commands),
             ("audit", look.audit),
         )
     )
@@ -80,9 +84,9 @@ def check_health(settings: Settings, *, waiting_s: float = WAITING_S) -> Health:
     return Health(all(finding.ok for finding in findings), findings)
 
 
-def read_pulses(client: redis.Redis) -> Pulses:
-    """Return what the readers wrote last. Raises redis.RedisError."""
-    fields: list[dict[str, Any]] = [json.loads(text) for text in client.hvals(HEALTH_KEY)]
+def read_pulses(client: redis.Redis, key: str = HEALTH_KEY) -> Pulses:
+    """Return what the readers wrote last, those of events or (EXEC_HEALTH_KEY) of requests. Raises redis.RedisError."""
+    fields: list[dict[str, Any]] = [json.loads(text) for text in client.hvals(key)]
     newest = max(fields, key=lambda field: field["at"], default={"state": NO_READER})
     return Pulses(
         finished_at=max((int(field["finished_at"]) for field in fields), default=0),
@@ -175,6 +179,22 @@ class _Look:
         lane, state, late = due
         text = f"the oldest due delivery is {state} in lane {lane}, {late / 1e6:.0f} s late"
         return late <= self._waiting_s * 1e6, text
+
+    def commands(self) -> tuple[bool, str]:
+        """Whoever runs no exec worker is well as long as nobody queues a command."""
+        database = self._opened()
+        with database.read() as connection:
+            tenants = list(connection.scalars(sa.text("SELECT id FROM sense_tenant")))
+            now = database.now(connection)
+            due = connection.execute(_DUE_EXEC, {"now": now}).scalar()
+        with self._client() as client:
+            pulses, redis_now = read_pulses(client, EXEC_HEALTH_KEY), redis_micros(client)
+            oldest = oldest_entry(client, tenants, stream_of_exec)
+        waits = max(0 if due is None else now - due, 0 if oldest is None else redis_now - oldest.micros) / 1e6
+        if waits > self._waiting_s:
+            way_out = "run `sense-worker worker --commands`"
+            return False, f"the oldest request waits {waits:.0f} s, readers say {pulses.state} ({way_out})"
+        return True, "nothing waits" if not waits else f"the oldest request waits {waits:.0f} s"
 
     def audit(self) -> tuple[bool, str]:
         key = Vault.load(self._settings).derive("audit")

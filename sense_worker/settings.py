@@ -195,8 +195,8 @@ class Settings(BaseSettings):
     """How long events stay; also the dedupe window, so never under a day (DESIGN §4)."""
     concurrency: Whole = Field(4, ge=1, le=256)
     """Processes of the event worker's pool."""
-    exec_intake: Whole = Field(1, ge=1, le=64)
-    """Reader processes of the exec worker."""
+    exec_intake: Whole = Field(1, ge=0, le=64)
+    """Reader processes of the exec worker; 0: `up` runs none, and nobody's commands."""
     exec_width: Whole = Field(16, ge=1, le=256)
     """Commands that one exec lane runs at a time."""
     exec_result_s: Seconds = Field(3_600.0, ge=1, le=604_800)

@@ -1,7 +1,7 @@
 """`sense-worker up`: everything on this machine under one process (DESIGN §9).
 
-A private server unless SENSE_REDIS_URL names one, one worker with its readers and pool, all supervised, one log on
-standard output. It ends at SIGINT or SIGTERM: the worker first, the server last.
+A private server unless SENSE_REDIS_URL names one, a worker for events and one for commands, each with its readers and
+pool, all supervised, one log on standard output. It ends at SIGINT or SIGTERM: the worker first, the server last.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from runtime_core.errors import Conflict
 from sense_worker.child import Child
 from sense_worker.claim import claim, holder
 from sense_worker.health import read_pulses, redis_micros
+from sense_worker.intake.health import EXEC_HEALTH_KEY, HEALTH_KEY
 from sense_worker.operator import Operator
 from sense_worker.server import PrivateServer, answers, check_server, connect, find_program
 from sense_worker.settings import masked
@@ -61,7 +62,7 @@ def run_up(settings: Settings) -> int:
 def _supervise(settings: Settings, url: str, servers: tuple[Child, ...], told: str) -> None:
     stages = (
         Stage(servers, then=lambda: write_up_file(settings.home, url)),
-        Stage((_worker_child(settings, url),), then=lambda: supervisor.tell(_ready_line(settings, told))),
+        Stage(_workers(settings, url), then=lambda: supervisor.tell(_ready_line(settings, told))),
     )
     supervisor = Supervisor(stages, _write)
     supervisor.tell(f"{told} at {masked(url)}")
@@ -84,7 +85,15 @@ def _server_child(server: PrivateServer, held: ExitStack) -> Child:
     )
 
 
-def _worker_child(settings: Settings, url: str) -> Child:
+def _workers(settings: Settings, url: str) -> tuple[Child, ...]:
+    """Return the worker for events, and the one for commands unless that has no readers."""
+    events = _worker_child(settings, url, "worker", HEALTH_KEY)
+    if not settings.exec_intake:
+        return (events,)
+    return events, _worker_child(settings, url, "commands", EXEC_HEALTH_KEY, "--commands")
+
+
+def _worker_child(settings: Settings, url: str, name: str, health_key: str, *options: str) -> Child:
     env = {**os.environ, "HCP_HOME": str(settings.home), "SENSE_REDIS_URL": url, "PYTHONUNBUFFERED": "1"}
     began: list[int] = []
 
@@ -93,11 +102,12 @@ def _worker_child(settings: Settings, url: str) -> Child:
         try:
             with connect(url, timeout_s=1) as client:
                 began.append(redis_micros(client))
-                return read_pulses(client).finished_at > began[0]
+                return read_pulses(client, health_key).finished_at > began[0]
         except redis.RedisError:
             return False
 
-    return Child("worker", (sys.executable, *WORKER), env, ready=ready, stop_timeout_s=WORKER_STOP_S)
+    argv = (sys.executable, *WORKER, *options)
+    return Child(name, argv, env, ready=ready, stop_timeout_s=WORKER_STOP_S)
 
 
 def _claim_home(home: Path, held: ExitStack) -> None:
@@ -113,8 +123,10 @@ def _claim_home(home: Path, held: ExitStack) -> None:
 
 def _ready_line(settings: Settings, told: str) -> str:
     readers = f"{settings.intake} reader{'s' if settings.intake > 1 else ''}"
+    commands = ", one for commands" if settings.exec_intake else ""
     return (
-        f"ready: {told}, one worker with {readers}, ledger {masked(settings.database_url)}, home {settings.home}. "
+        f"ready: {told}, one worker with {readers}{commands}, "
+        f"ledger {masked(settings.database_url)}, home {settings.home}. "
         "Next: `sense-worker pack install PATH`, `sense-worker status`, `sense-worker health`; Ctrl-C stops everything"
     )
 

@@ -11,7 +11,7 @@ from sense_worker.server import connect
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 class Waiting(NamedTuple):
@@ -26,12 +26,13 @@ class Waiting(NamedTuple):
         return int(self.id.partition("-")[0]) * 1000
 
 
-def oldest_entry(client: redis.Redis, tenants: Sequence[str]) -> Waiting | None:
+def oldest_entry(client: redis.Redis, tenants: Sequence[str], of: Callable[[str], str] = stream_of) -> Waiting | None:
     """Return the oldest unread or pending entry of these tenants' streams; None where nothing waits.
 
-    Two round trips for all of them. `client` decodes its answers. Raises redis.RedisError.
+    `of` names a tenant's stream. Two round trips for all of them. `client` decodes its answers. Raises
+    redis.RedisError.
     """
-    streams = [stream_of(tenant) for tenant in tenants]
+    streams = [of(tenant) for tenant in tenants]
     asked = client.pipeline(transaction=False)
     for stream in streams:
         asked.xinfo_groups(stream)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from sense_worker.exec.record import ExecRecorder
 from sense_worker.exec.wire import stream_of_exec
 from sense_worker.intake.child import read, run
+from sense_worker.intake.health import EXEC_HEALTH_KEY
 from sense_worker.intake.stream import StreamKind
 from sense_worker.vault import Vault
 from sense_worker.wiring import redis_client
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from sense_worker.ports import Ports
     from sense_worker.settings import Settings
 
-HEALTH_KEY = "sense:health:exec"
-REQUESTS = StreamKind(stream_of_exec, "sense:reclaim:exec", HEALTH_KEY)
+REQUESTS = StreamKind(stream_of_exec, "sense:reclaim:exec", EXEC_HEALTH_KEY)
 
 
 def recorder(settings: Settings, ports: Ports) -> ExecRecorder:

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     import redis
 
 HEALTH_KEY = "sense:health"
+EXEC_HEALTH_KEY = "sense:health:exec"
+"""Of the readers of requests: they have a worker of their own."""
 FUTURE_ID_MICROS = 5_000_000
 """A stream id this far ahead of Redis's clock was written by somebody with a wrong or wilful clock (DESIGN §4)."""
 FUTURE_ID_SHOWN_MICROS = 60_000_000

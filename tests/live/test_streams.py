@@ -9,7 +9,7 @@ import redis
 
 from sense_worker.intake import stream as stream_module
 from sense_worker.intake.health import HEALTH_KEY, Pulse
-from sense_worker.intake.stream import GROUP, RECLAIM_LOCK, TAKE, StreamEntry, Streams
+from sense_worker.intake.stream import EVENTS, GROUP, TAKE, StreamEntry, Streams
 from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def reader(client: redis.Redis, *, alive_s: float = 30.0, batch: int = 500) -> S
 def die(client: redis.Redis, streams: Streams) -> None:
     """End a reader as SIGKILL does: its key lapses, its pending entries stay."""
     client.delete(f"sense:alive:{streams.consumer}")
-    client.delete(RECLAIM_LOCK)
+    client.delete(EVENTS.lock)
 
 
 def fill(client: redis.Redis, tenant: str, count: int) -> None:
@@ -105,7 +105,7 @@ def test_reclaim_moves_on_past_a_page_of_ghosts(client):
     for _ in range(2):
         page = heir.take_over(["t-red"], 1)
         heir.acknowledge(page)
-        client.delete(RECLAIM_LOCK)
+        client.delete(EVENTS.lock)
         taken += page
 
     assert len(taken) == 121
@@ -135,7 +135,7 @@ def test_entries_of_a_reader_that_lives_are_never_taken(client):
     slow, other = reader(client), reader(client)
     client.xadd(STREAM, {"b": "slow"})
     slow.read(["t-red"])
-    client.delete(RECLAIM_LOCK)
+    client.delete(EVENTS.lock)
 
     assert other.take_over(["t-red"], 1) == []
     assert client.xpending_range(STREAM, GROUP, "-", "+", 10)[0]["times_delivered"] == 1
