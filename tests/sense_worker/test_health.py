@@ -87,6 +87,7 @@ def test_all_is_well(runtime: Runtime) -> None:
         "database",
         "stream",
         "deliveries",
+        "commands",
         "audit",
     ]
     assert all(finding.text and finding.text.isprintable() for finding in health.findings)
@@ -213,7 +214,7 @@ def test_a_server_that_is_away_is_bad(
     runtime = Runtime(tmp_path / "home", server.url, sqlite_url)
     server.kill()
 
-    assert list(runtime.bad()) == ["redis", "reader", "stream"]
+    assert list(runtime.bad()) == ["redis", "reader", "stream", "commands"]
 
 
 def test_a_database_without_tables_is_bad(tmp_path: Path, redis_url: str, sqlite_url: str) -> None:
@@ -223,7 +224,7 @@ def test_a_database_without_tables_is_bad(tmp_path: Path, redis_url: str, sqlite
 
     found = {finding.name: finding.text for finding in check_health(settings).findings if not finding.ok}
 
-    assert sorted(found) == ["database", "deliveries", "stream"]
+    assert sorted(found) == ["commands", "database", "deliveries", "stream"]
     assert "sense-worker init" in found["database"]
 
 
@@ -269,3 +270,12 @@ class TestUpFile:
         (tmp_path / "up.json").write_text(text)
 
         assert discover_redis_url(Settings.load({"HCP_HOME": str(tmp_path)})) is None
+
+
+def test_a_request_that_nobody_takes_is_bad(runtime: Runtime) -> None:
+    """A request that waits on the stream longer than the limit turns health bad, naming the worker that is missing."""
+    long_ago = int(runtime.redis.time()[0]) * 1000 - 600_000
+    runtime.redis.xadd("sense:acme:exec", {"v": "1"}, id=f"{long_ago}-0")
+
+    assert list(runtime.bad()) == ["commands"]
+    assert "sense-worker worker --commands" in runtime.bad()["commands"]
