@@ -311,3 +311,4 @@ ROUTE_GONE = "route removed or expired"
 
 REQUIRES_OPERATOR = Refusal("denied: requires an operator", "authenticate", "9.1.2")
 MISSING_PACK_INSTALL = Refusal("denied: missing pack.install", "install", "9.7.install")
+FAMILY_CONSENT = Refusal("denied: family {} has live bindings (join it with --join-family)", "install", "1.4.family")

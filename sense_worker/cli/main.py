@@ -16,6 +16,7 @@ from sense_worker.cli import (
     activations,
     auditing,
     checking,
+    commands,
     failures,
     grants,
     packs,
@@ -35,7 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_START, _SETUP, _CHECK, _READ = "Start", "Set up", "Check", "Read"
+_START, _SETUP, _RUN, _CHECK, _READ = "Start", "Set up", "Run", "Check", "Read"
 
 
 @dataclass
@@ -72,6 +73,7 @@ def options(
 running.register_start(app, panel=_START)
 activations.register(app, panel=_SETUP)
 publishing.register(app, panel=_SETUP)
+commands.register(app, panel=_RUN)
 checking.register(app, panel=_CHECK)
 schemas.register(app, panel=_CHECK)
 running.register_read(app, panel=_READ)

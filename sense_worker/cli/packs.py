@@ -46,12 +46,16 @@ def install(
         list[str] | None,
         typer.Option("--allow-bin", metavar="NAME=/PATH", help="A binary a wrap pack may run; repeatable."),
     ] = None,
+    join_family: Annotated[
+        str | None,
+        typer.Option("--join-family", metavar="NAME", help="Let it use the credentials given to its family so far."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Install a pack, or a new revision of it, in the acting session's tenant; needs pack.install."""
     allowed = pairs(allow_bin or (), "--allow-bin", "NAME=/ABSOLUTE/PATH")
     with operator() as acting:
-        row = acting.install_pack(path, allow_bins=allowed)
+        row = acting.install_pack(path, allow_bins=allowed, join_family=join_family)
     render.print_row(row, f"installed {row.pack_id}", as_json=json)
 
 

@@ -1,4 +1,4 @@
-"""`init`, `up`, `worker`, `demo`, `status`, `health`, `version`: what runs, and how it fares."""
+"""`init`, `up`, `worker`, `demo`, `status`, `health`, `doctor`, `version`: what runs, and how it fares."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def register_read(app: typer.Typer, *, panel: str) -> None:
     """Add the commands that tell how it fares."""
     app.command(rich_help_panel=panel, epilog=example("status --json"))(status)
     app.command(rich_help_panel=panel, epilog=example("health"))(health)
+    app.command(rich_help_panel=panel, epilog=example("doctor"))(doctor)
 
 
 def init(
@@ -139,6 +140,19 @@ def health(*, json: Json = False) -> None:
     else:
         verdicts = ({"verdict": "ok" if one.ok else "bad", "name": one.name, "text": one.text} for one in row.findings)
         render.print_table(verdicts, {"": "verdict", "WHAT": "name", "FOUND": "text"}, as_json=False, empty="")
+    if not row.ok:
+        raise typer.Exit(failures.FAILED)
+
+
+def doctor(*, json: Json = False) -> None:
+    """Tell what this host can do: sandbox, keyring, server, database, binaries. Exit 1 where something needed lacks."""
+    from sense_worker.doctor import examine
+
+    row = examine(settings())
+    if json:
+        render.print_json(render.plain(row))
+    else:
+        render.print_table(row.findings, {"": "state", "WHAT": "name", "FOUND": "text"}, as_json=False, empty="")
     if not row.ok:
         raise typer.Exit(failures.FAILED)
 

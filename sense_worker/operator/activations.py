@@ -77,7 +77,10 @@ class Activations(Desk):
         return change.one(sa.select(ACTIVATION).where(ACTIVATION.c.id == activation_id))
 
     def deactivate(self, activation_id: str) -> IssuedActivation:
-        """End an activation: it announces nothing more, and what it announced is not delivered any more."""
+        """End an activation: it announces nothing more, and what it announced is not delivered any more.
+
+        SKILL.md goes with the session's last activation of the pack.
+        """
         a = ACTIVATION.c
         with self._change("deactivate", activation_id, operator=False) as change:
             row = self._theirs(change, activation_id)
@@ -88,8 +91,17 @@ class Activations(Desk):
                 change.run(sa.update(ACTIVATION).where(*where).values(revoked_at=at))
             else:
                 change.nothing = True
+            left = change.one(sa.select(a.id).where(*self._beside(row), a.revoked_at.is_(None)).limit(1))
         self._file(activation_id).unlink(missing_ok=True)
+        if left is None:
+            self._skill(row).unlink(missing_ok=True)
         return self._activation_view(row, at)
+
+    @staticmethod
+    def _beside(row: Any) -> tuple[sa.ColumnElement[bool], ...]:
+        """Name the activations of the same pack on the same session."""
+        a = ACTIVATION.c
+        return (a.tenant == row.tenant, a.session_id == row.session_id, a.pack_id == row.pack_id)
 
     @staticmethod
     def _theirs(change: Change, activation_id: str) -> Any:

@@ -54,6 +54,8 @@ class Change:
         self.subject: str | None = None
         self.pack_id: str | None = None
         self.project: str | None = None
+        self.binding: str | None = None
+        """The identity of a credential that is given up; None where none is involved."""
         self.nothing = False
         """Nothing was changed: no version moves and no line is written."""
 
@@ -66,13 +68,14 @@ class Change:
         return int(self.connection.execute(statement).rowcount)
 
     def record(self, reason: str | None = None) -> AuditRecord:
-        """Return the audit line; binding is None: no credential of a pack is involved."""
+        """Return the audit line."""
         return AuditRecord(
             action=self.action,
             ok=reason is None,
             tenant=self.acting.tenant,
             principal=self.acting.principal,
             project=self.project,
+            binding=self.binding,
             pack_id=self.pack_id,
             operation="write",
             subject=self.subject,

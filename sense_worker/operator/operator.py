@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from sense_worker.operator.acting import held_session
+from sense_worker.operator.connections import Connections
 from sense_worker.operator.grants import Grants
 from sense_worker.operator.initialize import DEFAULT_TENANT, OPERATOR, initialize
 from sense_worker.operator.packs import Packs
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sense_worker.settings import Settings
 
 
-class Operator(Principals, Grants, Packs, SinksRoutes, Rotation, Reading):
+class Operator(Principals, Grants, Packs, Connections, SinksRoutes, Rotation, Reading):
     """Acts as the session of a file. Use it as a context manager, or `close` it."""
 
     @classmethod

@@ -13,9 +13,11 @@ from runtime_core.errors import Denied, LintIssue, NotFound, PackError, PackLint
 from runtime_core.grants import Capability, GrantTable
 from runtime_core.install import install_refusal
 from runtime_core.manifest import parse_manifest
-from runtime_core.pack import PackFiles, read_pack
+from runtime_core.pack import read_pack
 from sense_worker.operator.desk import Desk
+from sense_worker.operator.families import joined_family
 from sense_worker.operator.names import pack_name
+from sense_worker.operator.revisions import files_of, readable
 from sense_worker.operator.views import CommandView, PackView, TriggerView
 from sense_worker.storage import packs
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runtime_core.manifest import Manifest
-    from runtime_core.pack import Pack
+    from runtime_core.pack import Pack, PackFiles
     from sense_worker.operator.desk import Change
 
 NOT_SERVED = "this release no longer accepts it; it is not served"
@@ -37,12 +39,15 @@ MOCK_NOT_ALLOWED = LintIssue(
 class Packs(Desk):
     """Installing and removing need `pack.install` for the pack; a control-plane pack needs an operator first."""
 
-    def install_pack(self, source: Path, *, allow_bins: Mapping[str, str] | None = None) -> PackView:
+    def install_pack(
+        self, source: Path, *, allow_bins: Mapping[str, str] | None = None, join_family: str | None = None
+    ) -> PackView:
         """Install a folder or archive; an equal one in force is left as it is, its copied files are written anew.
 
         Raises Denied before it says anything about the content, then PackParseError or PackLintError, then UsageError
         for a binary that the manifest does not want or that is no executable file, or for a store that cannot take
-        the files. Nothing is changed then: the revision before stays in force.
+        the files, and Denied for a pack that would join a family with live bindings other than by `join_family`
+        (§1.4.family). Nothing is changed then: the revision before stays in force.
         """
         files, fault = _read(source)
         manifest = _manifest(files)
@@ -56,13 +61,14 @@ class Packs(Desk):
                 if pack.manifest.binding.mode == "mock" and not self.settings.allow_mock:
                     raise PackLintError(pack.pack_id, [MOCK_NOT_ALLOWED])
                 bins = _binaries(pack, allow_bins or {})
+                family = joined_family(change, pack, join_family)
                 tenant, pack_id = change.acting.tenant, pack.pack_id
                 store = stack.enter_context(packs.Store(self.settings.home, tenant))
                 draft = store.stage(pack)
                 generation, new = packs.store_revision(
                     change.connection, tenant, pack, bins, change.acting.principal, change.now
                 )
-                change.subject = f"{pack_id} generation {generation}"
+                change.subject = f"{pack_id} generation {generation}" + (f", joins family {family}" if family else "")
                 change.nothing = not new
                 view = _view(packs.in_force(change.connection, tenant, pack_id)[0], pack)
             store.publish(draft, pack_id, lambda: self._in_force(tenant, pack_id) == generation)
@@ -71,7 +77,7 @@ class Packs(Desk):
     def list_packs(self) -> list[PackView]:
         """Return the packs in force."""
         with self._reading() as (connection, acting):
-            return [_view(row, _readable(row)) for row in packs.in_force(connection, acting.tenant)]
+            return [_view(row, readable(row)) for row in packs.in_force(connection, acting.tenant)]
 
     def show_pack(self, pack_id: str) -> PackView:
         """Return the revision in force. Raises NotFound."""
@@ -79,7 +85,7 @@ class Packs(Desk):
             found = packs.in_force(connection, acting.tenant, pack_id)
         if not found:
             raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
-        return _view(found[0], _readable(found[0]))
+        return _view(found[0], readable(found[0]))
 
     def remove_pack(self, pack_id: str) -> PackView:
         """Take a pack out of force: its events are refused and its deliveries end, from the next attempt on."""
@@ -87,13 +93,13 @@ class Packs(Desk):
         with self._change("pack.remove", pack_id, operator=False) as change:
             change.pack_id, tenant = pack_id, change.acting.tenant
             found = packs.in_force(change.connection, tenant, pack_id)
-            self._allowed(change, _manifest(_files(found[0])) if found else None, pack_id)
+            self._allowed(change, _manifest(files_of(found[0])) if found else None, pack_id)
             if not found:
                 raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
             packs.take_out(change.connection, tenant, pack_id)
         with packs.Store(self.settings.home, tenant) as store:
             store.remove(pack_id, lambda: self._in_force(tenant, pack_id) is None)
-        return _view(found[0], _readable(found[0]))
+        return _view(found[0], readable(found[0]))
 
     def _in_force(self, tenant: str, pack_id: str) -> int | None:
         with self._database.read() as connection:
@@ -105,7 +111,7 @@ class Packs(Desk):
         if manifest is None or manifest.adapter.kind != "composite":
             return {}
         rows = packs.in_force(change.connection, change.acting.tenant)
-        others = {row.pack_id: _readable(row) for row in rows if row.pack_id != manifest.id}
+        others = {row.pack_id: readable(row) for row in rows if row.pack_id != manifest.id}
         return {name: other for name, other in others.items() if other is not None}
 
     def _allowed(self, change: Change, manifest: Manifest | None, pack_id: str | None = None) -> None:
@@ -140,18 +146,6 @@ def _read(source: Path) -> tuple[PackFiles | None, PackError | None]:
 def _manifest(files: PackFiles | None) -> Manifest | None:
     try:
         return None if files is None else parse_manifest(files.surface)
-    except PackError:
-        return None
-
-
-def _files(row: Any) -> PackFiles:
-    return PackFiles(row.surface, row.policy, row.harness)
-
-
-def _readable(row: Any) -> Pack | None:
-    """Return the pack of a stored revision, or None where this release no longer accepts it."""
-    try:
-        return read_pack(*_files(row))
     except PackError:
         return None
 

@@ -58,7 +58,7 @@ class Principals(Desk):
         return self._set_disabled("principal.disable", name, disabled=True)
 
     def enable_principal(self, name: str) -> PrincipalView:
-        """Enable a principal again; what was denied meanwhile stays denied until it is replayed."""
+        """Enable a principal again; what was denied meanwhile stays denied."""
         return self._set_disabled("principal.enable", name, disabled=False)
 
     def create_session(

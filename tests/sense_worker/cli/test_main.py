@@ -39,6 +39,7 @@ LEAVES = dict(leaves(COMMAND))
 
 EXPECTED = """
     init up worker demo status health version publish explain activate rotate deactivate check schema
+    exec connect disconnect availability doctor
     pack-lint pack-install pack-list pack-show pack-remove
     principal-add principal-list principal-disable principal-enable
     session-create session-list session-rotate session-revoke
