@@ -27,7 +27,7 @@ def jail(root: Path) -> Iterator[Path]:
     It is locked while the run lives: what a killed worker left is told from what is in use by that.
     """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root.resolve()))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=os.path.realpath(root)))
     descriptor = os.open(folder, _FLAGS)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -40,17 +40,16 @@ def jail(root: Path) -> Iterator[Path]:
 def sweep(root: Path) -> int:
     """Remove the folders of runs whose worker was killed; returns how many. Those in use, and young ones, stay."""
     swept = 0
-    with contextlib.suppress(FileNotFoundError):
-        for folder in root.resolve().glob(f"{_PREFIX}*"):
-            with contextlib.suppress(OSError):
-                descriptor = os.open(folder, _FLAGS)
-                try:
-                    if time.time() - os.fstat(descriptor).st_ctime > _YOUNG_S:
-                        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        _remove(folder, descriptor)
-                        swept += 1
-                finally:
-                    os.close(descriptor)
+    for folder in Path(os.path.realpath(root)).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, _FLAGS)
+            try:
+                if time.time() - os.fstat(descriptor).st_ctime > _YOUNG_S:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _remove(folder, descriptor)
+                    swept += 1
+            finally:
+                os.close(descriptor)
     return swept
 
 

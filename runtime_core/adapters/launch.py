@@ -13,6 +13,7 @@ the runner hears of it. Both hear of the end of the worker. How the run ended is
 from __future__ import annotations
 
 import ctypes
+import errno
 import marshal
 import os
 import resource
@@ -87,7 +88,7 @@ def _run(spec: dict[str, Any], guard: int, libc: Any) -> int:
         return 1
     try:
         if spec["inside"] is not None:
-            os.close(checked(spec["inside"]))
+            _check_inside(spec["inside"])
         binary = checked(spec["binary"])
         child = _start(spec, binary, libc)
     except OSError as error:
@@ -124,6 +125,15 @@ def checked(path: str) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _check_inside(path: str) -> None:
+    """Look at what bubblewrap is to run; it would give what is no program to a shell."""
+    descriptor = checked(path)
+    start = os.pread(descriptor, 4, 0)
+    os.close(descriptor)
+    if start[:2] != b"#!" and start != b"\x7fELF":
+        raise OSError(errno.ENOEXEC, os.strerror(errno.ENOEXEC))
 
 
 def _check_folders(place: str) -> None:

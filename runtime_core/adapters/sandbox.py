@@ -54,6 +54,8 @@ class Place(NamedTuple):
     home: Path
     cwd: Path
     hidden: tuple[Path, ...] = ()
+    named: Path | None = None
+    """The folder it works in by the name that people use, where that leads through a link."""
 
 
 class Ended(NamedTuple):
@@ -130,14 +132,13 @@ def _specification(
     binary: str, argv: Sequence[str], env: Mapping[str, str], place: Place, limits: Limits, *, jailed: bool
 ) -> dict[str, Any]:
     wall = bubblewrap().path if jailed else None
-    writable = list(dict.fromkeys((place.home, place.cwd)))
     most = limits.ceilings
     return {
         "parent": os.getpid(),
         "binary": wall or binary,
         "inside": binary if wall else None,
         # The whole path: an interpreter finds its library by it, and a program of many names its name.
-        "argv": walled(binary, argv, place.cwd, writable, place.hidden) if wall else [binary, *argv],
+        "argv": walled(binary, argv, place) if wall else [binary, *argv],
         "env": dict(env),
         "cwd": str(place.cwd),
         "timeout_s": limits.timeout_s,

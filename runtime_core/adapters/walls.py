@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import pwd
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from runtime_core.adapters.sandbox import Place
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 _ALONE = ("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--die-with-parent")
@@ -65,22 +66,27 @@ def bubblewrap() -> Probe:
     return Probe(path)
 
 
-def walled(binary: str, argv: Sequence[str], cwd: Path, writable: Sequence[Path], hidden: Sequence[Path]) -> list[str]:
+def walled(binary: str, argv: Sequence[str], place: Place) -> list[str]:
     """Return the argv of bubblewrap around a binary.
 
-    The file system is read-only but for the `writable` folders. Empty are /tmp, /run, the `hidden` folders and the home
-    of the account, so that no credential in it is ambient.
+    The file system is read-only but for the two folders of the run. Empty are /tmp, /run, the hidden folders and the
+    home of the account, so that no credential in it is ambient.
     """
     walls = [*_ALONE, *_TREE, *_emptied()]
     needed = _needed(binary)
-    for place in _covered(needed, hidden):
-        walls += ["--tmpfs", str(place)] if place.is_dir() else ["--ro-bind", os.devnull, str(place)]
-    for place in needed:
-        if any(place.is_relative_to(emptied) for emptied in _EMPTIED):
-            walls += ["--ro-bind", str(place), str(place)]
-    for folder in writable:
-        walls += ["--bind", str(folder), str(folder)]
-    return ["bwrap", *walls, "--chdir", str(cwd), "--", binary, *argv]
+    covered = list(_covered(needed, place.hidden))
+    for one in covered:
+        walls += ["--tmpfs", str(one)] if one.is_dir() else ["--ro-bind", os.devnull, str(one)]
+    for one in needed:
+        if any(one.is_relative_to(emptied) for emptied in _EMPTIED):
+            walls += ["--ro-bind", str(one), str(one)]
+    for one in dict.fromkeys((place.home, place.cwd)):
+        walls += ["--bind", str(one), str(one)]
+    named = place.named
+    # A link that stands in what is covered is not there any more.
+    if named is not None and named != place.cwd and any(named.is_relative_to(one) for one in (*covered, *_EMPTIED)):
+        walls += ["--bind", str(place.cwd), str(named)]
+    return ["bwrap", *walls, "--chdir", str(place.cwd), "--", binary, *argv]
 
 
 def posture_report() -> list[Wall]:
@@ -107,13 +113,27 @@ def _emptied() -> Iterator[str]:
 
 def _needed(binary: str) -> set[Path]:
     """Return the places of a binary and, where it is a script, of its interpreter: as named, and where links lead."""
-    with contextlib.suppress(OSError), Path(binary).open("rb") as opened:
-        first = opened.readline(_SHEBANG_LIMIT)
-        words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
-        named = shutil.which(words[1], path=PATH) if len(words) > 1 and words[0].endswith("/env") else None
-        found = [binary, *words[:1], *([named] if named else [])]
-        return {Path(place) for one in found for place in (one, os.path.realpath(one))}
-    return {Path(binary)}
+    found = [binary]
+    first = _first_line(binary)
+    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    found += words[:1]
+    if len(words) > 1 and words[0].endswith("/env") and (named := shutil.which(words[1], path=PATH)):
+        found.append(named)
+    return {Path(place) for one in found for place in (one, os.path.realpath(one))}
+
+
+def _first_line(place: str) -> bytes:
+    """Return as much of a file's first line as Linux reads; nothing where it cannot be read. Waits for no pipe."""
+    try:
+        descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, _SHEBANG_LIMIT).partition(b"\n")[0]
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _covered(needed: set[Path], hidden: Sequence[Path]) -> Iterator[Path]:

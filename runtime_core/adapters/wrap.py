@@ -91,7 +91,7 @@ class WrapAdapter:
         fields = {} if call.binding is None else call.binding.fields
         minted = {name: fields[field] for name, field in manifest.binding.env.items() if field in fields}
         jailed = manifest.sandbox.posture == "sandbox"
-        place = sandbox.Place(one.home, cwd, self._hidden)
+        place = sandbox.Place(one.home, cwd, self._hidden, _workspace(call) or one.home)
         env = sandbox.environment(manifest.sandbox.env, minted, place, jailed=jailed)
         ended = sandbox.run(one.binary, argv, env, place, one.limits, jailed=jailed, cancelled=one.cancelled)
         error = _error(ended, one.limits)
@@ -110,12 +110,19 @@ class _Run(NamedTuple):
 
 def _working_folder(call: Call, home: Path) -> Path:
     """Return the activation's workspace for land local, else the run's own folder (§4.3.local). Raises ArgvFault."""
-    if call.chosen.entry.privacy.land != "local" or call.activation is None or call.activation.workspace is None:
+    workspace = _workspace(call)
+    if workspace is None:
         return home
-    workspace = Path(call.activation.workspace)
     if not workspace.is_absolute() or not workspace.is_dir():
         raise ArgvFault("the workspace folder is not there on this worker")
     return workspace.resolve()
+
+
+def _workspace(call: Call) -> Path | None:
+    """Return the activation's workspace, as it is named there; None where the command's land is another."""
+    if call.chosen.entry.privacy.land != "local" or call.activation is None or call.activation.workspace is None:
+        return None
+    return Path(call.activation.workspace)
 
 
 def _seconds_left(call: Call, runtime: Runtime) -> float:
