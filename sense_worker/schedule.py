@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from runtime_core.errors import AuditUnavailable, LedgerBusy
 from sense_worker.doorbell import Doorbell
 from sense_worker.intake.child import run, stop_on_signals, stop_with_parent
+from sense_worker.intake.record import Recorder
 from sense_worker.logs import configure, log
 from sense_worker.ring import sender
 from sense_worker.settings import Settings
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 SWEEP_LOCK = "sense:sweep"
 HELD_EVERY_S = 60.0
 """How often lanes with held deliveries are rung: their sink may be back without an operator's resume."""
+LEFT_AFTER_MICROS = 60_000_000
+"""A fan-out unfinished for this long has no reader at work on it: a slice takes well under a second."""
 PRUNE_EVERY_S = 600.0
 PRUNE_EVENTS = 500
 """Events one transaction forgets, so that it holds SQLite's lock for milliseconds."""
@@ -47,6 +50,7 @@ class Sweep:
         self._bell = bell
         self._settings = settings
         self._exec = ExecLedger(ports.database)
+        self._recorder = Recorder(ports)
         self._held_at = 0.0
         self._anchor_at = 0.0
         self._prune_at = time.monotonic() + PRUNE_EVERY_S
@@ -78,6 +82,7 @@ class Sweep:
         self.ring(held=now >= self._held_at)
         if now >= self._held_at:
             self._held_at = now + HELD_EVERY_S
+            self.finish()
         if now >= self._prune_at:
             self._prune_at = now if self.prune() else now + PRUNE_EVERY_S
 
@@ -91,6 +96,12 @@ class Sweep:
             lanes += self._exec.due_lanes(connection, moment)
         self._bell.ring(lanes)
         return lanes
+
+    def finish(self) -> None:
+        """Finish fan-outs that broke off and whose entry is gone: a reader would have, from the entry."""
+        with self._ports.database.read() as connection:
+            before = self._ports.database.now(connection) - LEFT_AFTER_MICROS
+        self._bell.ring(self._recorder.finish_left(before))
 
     def anchor(self) -> None:
         """Keep the audit's head in SQL, where it has moved."""

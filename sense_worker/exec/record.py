@@ -54,7 +54,7 @@ class ExecRecorder:
         with self._ports.database.write() as connection:
             authorities = self._ports.authorities.locked(connection, {entry.tenant for entry in entries})
             for entry in entries:
-                arrival = min(entry.micros, redis_now)
+                arrival = entry.arrival(redis_now)
                 one = admit_exec(entry, authorities[entry.tenant], arrival, self._ports.freshness_s)
                 work.sort(one)
             self._write(connection, work, redis_now)

@@ -78,7 +78,7 @@ class Admitted(NamedTuple):
 def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s: float) -> Admitted | Turned:
     """Judge one entry against the tenant's authority; never raises for anything that stands in the entry.
 
-    `arrival` is min(moment of the stream id, Redis TIME); `tolerance_s` is how far signed-at may be from it.
+    `arrival` is when the entry came (`StreamEntry.arrival`); `tolerance_s` is how far signed-at may be from it.
     """
     activation: Activation | None = None
     wire: Entry | None = None

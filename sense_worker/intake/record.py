@@ -42,6 +42,8 @@ ROWS_A_TRANSACTION = 5_000
 ROUTES_A_TRANSACTION = ROWS_A_TRANSACTION // 2
 """A delivery and an inbox item per route."""
 CRASHED = "crashed"
+LEFT_A_TURN = 10
+"""Events whose fan-out one turn of the sweep finishes."""
 STANDING_WORDS = frozenset(
     {
         *("activation_revoked", "session_revoked", "principal_disabled", "expired"),
@@ -95,6 +97,15 @@ class Recorder:
         self._ports.anchor_rotated()
         return recorded
 
+    def finish_left(self, accepted_before: int) -> set[str]:
+        """Finish events of before a moment whose entry is gone with their fan-out unfinished; returns lanes to ring.
+
+        What a local sink is to take runs under a lease that nobody holds: a drain takes it over when that has run out.
+        """
+        with self._ports.database.read() as connection:
+            left = self._ports.ledger.left_unfinished(connection, accepted_before, LEFT_A_TURN)
+        return {lane for at in left for one in self._finish(*at) for lane in one.ring}
+
     def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
         """Record one entry as dead without looking at it: it ended its process, or failed for no reason of ours.
 
@@ -106,7 +117,7 @@ class Recorder:
         self, entries: Iterable[StreamEntry], authorities: dict[str, Authority], redis_now: int
     ) -> list[Admitted | Turned]:
         tolerance = self._ports.freshness_s
-        return [admit(entry, authorities[entry.tenant], min(entry.micros, redis_now), tolerance) for entry in entries]
+        return [admit(entry, authorities[entry.tenant], entry.arrival(redis_now), tolerance) for entry in entries]
 
     def _transact(self, verdicts: Sequence[Admitted | Turned], redis_now: int) -> Recorded:
         ports = self._ports

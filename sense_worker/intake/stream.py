@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from redis.exceptions import ResponseError
@@ -94,10 +95,20 @@ class StreamEntry(NamedTuple):
     deliveries: int
     """How often it was handed to a reader, this time included; above 1 it may have a mark (see `mark_alone`)."""
 
+    drained_at: int = 0
+    """Redis's clock at a moment when everything then on the stream had been read: this entry came later."""
+
     @property
     def micros(self) -> int:
         """The moment in its id, by Redis's clock or by whoever wrote the id."""
         return int(self.id.partition("-")[0]) * 1000
+
+    def arrival(self, redis_now: int) -> int:
+        """Return when it came: as its id says, yet neither after `redis_now` nor before the stream was last drained.
+
+        The holder of an ended session may write an id of their own, of a moment when it had not ended.
+        """
+        return max(min(self.micros, redis_now), self.drained_at)
 
     @property
     def size(self) -> int:
@@ -124,6 +135,8 @@ class Streams:
         self._batch_entries = batch_entries
         self._groups: set[str] = set()
         self._no_stream: dict[str, float] = {}
+        self._drained: dict[str, int] = {}
+        self._clock = 0
         self._busy_streams = 1
         self.consumer = f"{printable(socket.gethostname())}:{os.getpid()}:{secrets.token_hex(4)}"
 
@@ -134,7 +147,8 @@ class Streams:
     def micros(self) -> int:
         """Return Redis's clock, in microseconds."""
         seconds, micros = self._redis.time()
-        return int(seconds) * 1_000_000 + int(micros)
+        self._clock = int(seconds) * 1_000_000 + int(micros)
+        return self._clock
 
     def read(self, tenants: Sequence[str]) -> list[StreamEntry]:
         """Wait up to the block time for new entries of any tenant; no waiting to fill a batch.
@@ -144,9 +158,14 @@ class Streams:
         what was acknowledged is deleted, so only unread entries stand there (C01).
         """
         share = min(self._batch_entries // self._busy_streams, READ_CEILING // max(1, len(tenants)))
-        entries = self._read(tenants, ">", max(1, share), self._block_ms)
-        self._busy_streams = max(1, len({entry.stream for entry in entries}))
-        return entries
+        before, share = self._clock, max(1, share)
+        entries = self._read(tenants, ">", share, self._block_ms)
+        taken = Counter(entry.stream for entry in entries)
+        self._busy_streams = max(1, len(taken))
+        bounded = [entry._replace(drained_at=self._drained.get(entry.stream, 0)) for entry in entries]
+        # A read that was not full took all there was, at some moment after the clock was last looked at.
+        self._drained.update({stream: before for stream in self._groups if taken[stream] < share})
+        return bounded
 
     def read_own(self, tenants: Sequence[str]) -> list[StreamEntry]:
         """Return what is pending under this reader's own name: after a lost reply that is all it never saw."""
@@ -278,6 +297,7 @@ class Streams:
             if "BUSYGROUP" not in str(error):
                 raise
         self._no_stream.pop(stream, None)
+        self._drained.pop(stream, None)  # a group made anew reads again what came before
         self._groups.add(stream)
         return True
 

@@ -122,6 +122,15 @@ class Ledger:
         key, *facts, body, land = found[0]
         return AcceptedEvent._make((bytes(key), *facts, bytes(body))), land
 
+    def left_unfinished(self, connection: sa.Connection, before: int, limit: int) -> list[tuple[str, bytes]]:
+        """Return tenant and id of events accepted before a moment whose fan-out is unfinished, the oldest first."""
+        found = self.rows(connection).query(
+            "SELECT tenant, id FROM sense_event WHERE unfinished_land IS NOT NULL AND accepted_at < ? "
+            "ORDER BY accepted_at LIMIT ?",
+            (before, limit),
+        )
+        return [(row[0], bytes(row[1])) for row in found]
+
     def routes_with_row(self, connection: sa.Connection, event: bytes) -> set[str]:
         """Return the routes that have a delivery of this event."""
         found = self.rows(connection).query("SELECT route_id FROM sense_delivery WHERE event_id = ?", (event,))

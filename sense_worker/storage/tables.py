@@ -195,7 +195,15 @@ class EventRow(SQLModel, table=True):
     """
 
     __tablename__ = "sense_event"
-    __table_args__ = (Index("sense_event_recent", "tenant", "accepted_at"),)
+    __table_args__ = (
+        Index("sense_event_recent", "tenant", "accepted_at"),
+        Index(
+            "sense_event_unfinished",
+            "accepted_at",
+            sqlite_where=text("unfinished_land IS NOT NULL"),
+            postgresql_where=text("unfinished_land IS NOT NULL"),
+        ),
+    )
 
     id: bytes = Field(sa_column=Column(LargeBinary(16), primary_key=True))
     tenant: str

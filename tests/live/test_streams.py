@@ -366,3 +366,30 @@ def test_a_stream_is_not_made_anew_while_an_entry_is_unread_or_in_hand(client, t
     assert client.xinfo_stream(STREAM)["last-generated-id"] == last
     assert client.xpending(STREAM, GROUP)["pending"] == taken
     assert [id for id, _ in client.xrange(STREAM)] == ([] if taken else [waiting, last])
+
+
+def test_an_entry_cannot_have_come_before_the_stream_was_last_read_empty(client):
+    """Whoever writes an id of an hour ago is taken to have come when the stream was last seen empty, at the earliest."""
+    streams = reader(client)
+    started = streams.micros()
+    streams.read(["t-red"])
+    drained = streams.micros()
+    streams.read(["t-red"])
+    client.xadd(STREAM, {"b": "x"}, id=f"{started // 1000 - 3_600_000}-1")
+
+    (entry,) = streams.read(["t-red"])
+
+    assert entry.arrival(streams.micros()) == drained
+    assert started < drained
+
+
+def test_a_read_that_was_full_says_nothing_of_what_came_when(client):
+    """Entries behind a full batch keep the moment of their id: they may have been there all along."""
+    streams = reader(client, batch=2)
+    fill(client, "t-red", 3)
+    streams.micros()
+    streams.read(["t-red"])
+
+    (third,) = streams.read(["t-red"])
+
+    assert third.arrival(streams.micros()) == third.micros

@@ -318,3 +318,16 @@ def test_a_route_of_each_kind_of_sink_gets_its_rest(bench, monkeypatch):
     found = bench.query("SELECT state, reason, count(*) FROM sense_delivery GROUP BY state, reason ORDER BY 1, 2")
     assert found == [("delivered", None, 4), ("held", "sink missing", 4), ("held", "sink paused", 4)]
     assert json.loads(bench.query("SELECT body FROM inbox_item")[0][0])["ref"] == "new_item"
+
+
+def test_a_fan_out_whose_entry_is_gone_is_finished_by_the_sweep(bench, monkeypatch, entry):
+    """A broken fan-out whose entry nobody can read again is finished from the ledger, and a younger one is left."""
+    cut_short(bench, monkeypatch, entry)
+
+    assert bench.recorder.finish_left(entry.micros) == set()
+    assert bench.outcomes() == dict.fromkeys(FIRST, "delivered")
+
+    bench.recorder.finish_left(entry.micros + 1)
+
+    assert bench.outcomes() == delivered(*ROUTES)
+    assert bench.recorder.finish_left(entry.micros + 1) == set()

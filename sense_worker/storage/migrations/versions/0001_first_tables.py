@@ -226,6 +226,14 @@ def _events() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("sense_event_recent", "sense_event", ["tenant", "accepted_at"])
+    unfinished = sa.text("unfinished_land IS NOT NULL")
+    op.create_index(
+        "sense_event_unfinished",
+        "sense_event",
+        ["accepted_at"],
+        sqlite_where=unfinished,
+        postgresql_where=unfinished,
+    )
 
 
 def _deliveries() -> None:
