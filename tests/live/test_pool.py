@@ -97,7 +97,9 @@ def replaced_children_settle_all(world: World, lanes: int, waves: int, events: i
     assert len({pid for _, pid in filed(world)}) >= lanes * waves
     assert world.query("SELECT count(*) FROM sense_delivery WHERE attempt > 1 OR crashes > 0") == [(0,)]
     log = world.workers[0].log.read_text().splitlines()
-    assert [line for line in log if '"level":"error"' in line or "drain broken off" in line] == []
+    wrong = [line for line in log if '"level":"error"' in line or "drain broken off" in line]
+    # On a busy machine a new child may take over 4 s to say that it is up; Celery then starts another.
+    assert [line for line in wrong if "Timed out waiting for UP message" not in line] == []
 
 
 @pytest.mark.case("C56")
