@@ -369,7 +369,7 @@ def test_a_stream_is_not_made_anew_while_an_entry_is_unread_or_in_hand(client, t
 
 
 def test_an_entry_cannot_have_come_before_the_stream_was_last_read_empty(client):
-    """Whoever writes an id of an hour ago is taken to have come when the stream was last seen empty, at the earliest."""
+    """An id of an hour ago counts as of the moment when the stream was last seen empty, at the earliest."""
     streams = reader(client)
     started = streams.micros()
     streams.read(["t-red"])
