@@ -12,7 +12,7 @@ from sense_worker.storage.anchors import anchors_of
 from sense_worker.storage.engine import Database
 from sense_worker.storage.rows import Rows
 from sense_worker.vault import Vault
-from sense_worker.wiring import chain_name
+from sense_worker.wiring import CHAIN_FILE, chain_name
 
 if TYPE_CHECKING:
     from runtime_core.audit_verify import Problem
@@ -50,6 +50,8 @@ def check_audit(settings: Settings) -> AuditCheck:
 
 
 def _anchors(settings: Settings) -> list[tuple[int, str]]:
+    if not (settings.home / CHAIN_FILE).exists():
+        return []  # nothing was anchored under a name that was never made; a check makes none
     database = Database(settings.database_url)
     try:
         with database.read() as connection:

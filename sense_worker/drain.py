@@ -23,6 +23,7 @@ from runtime_core.errors import (
     printable,
 )
 from sense_worker.attempts import judged, not_served, sink_view, standing_route
+from sense_worker.logs import log
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
@@ -142,6 +143,8 @@ class Drain:
         """
         waited = time.monotonic() - claimed_at
         if waited > self._ports.lease_slack_s:
+            lane = batch[0].claimed.lane
+            log().warning("hand-over too late, left to its lease", lane=lane, waited_s=round(waited, 1))
             return
         if waited > RECHECK_S:
             batch = self._judged_again(opened, batch)

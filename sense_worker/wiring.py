@@ -68,13 +68,18 @@ def audit_log(settings: Settings, vault: Vault, on_rotate: Callable[[Head], None
     )
 
 
+CHAIN_FILE = "audit.chain"
+
+
 def chain_name(settings: Settings) -> str:
     """Return the name under which this host's chain is anchored; made once and kept beside the chain.
 
     A host name would not do: a container gets another at every start and keeps its volume.
     """
-    place = settings.home / "audit.chain"
+    place = settings.home / CHAIN_FILE
     if not place.exists():
+        if not settings.home.is_dir():
+            raise SettingsError("HCP_HOME", f"there is no folder {settings.home}", "run `sense-worker init`")
         # Linked into place when it is whole: several processes start at once, and none may read an empty name.
         draft = place.with_name(f".audit.chain.{secrets.token_hex(4)}")
         draft.write_text(f"{secrets.token_hex(8)}\n", "ascii")

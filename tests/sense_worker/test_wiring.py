@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.fernet import Fernet
 
-from runtime_core.errors import AuditUnavailable, LedgerBusy
+from runtime_core.errors import AuditUnavailable, LedgerBusy, SettingsError
 from sense_worker import wiring
 from sense_worker.drain import Drain
 from sense_worker.settings import Settings
@@ -55,6 +55,16 @@ def test_processes_that_start_at_once_agree_on_the_chains_name(tmp_path: Path):
     assert len(set(names)) == 1
     assert len(names[0]) == 16
     assert [path.name for path in tmp_path.iterdir()] == ["audit.chain"]
+
+
+def test_a_home_that_is_not_there_is_named(tmp_path: Path):
+    """A process whose home is missing says so in one line with the way out, and makes no folder."""
+    settings = Settings.load({"HCP_HOME": str(tmp_path / "none")})
+
+    with pytest.raises(SettingsError, match="there is no folder .*none .run `sense-worker init`."):
+        chain_name(settings)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_pool_process_reads_its_keys_again_after_a_fault_of_theirs(tmp_path, sqlite_url, monkeypatch):
