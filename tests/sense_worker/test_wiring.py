@@ -61,7 +61,7 @@ def test_a_home_that_is_not_there_is_named(tmp_path: Path):
     """A process whose home is missing says so in one line with the way out, and makes no folder."""
     settings = Settings.load({"HCP_HOME": str(tmp_path / "none")})
 
-    with pytest.raises(SettingsError, match="there is no folder .*none .run `sense-worker init`."):
+    with pytest.raises(SettingsError, match=r"there is no folder .*none \(run `sense-worker init`\)"):
         chain_name(settings)
 
     assert list(tmp_path.iterdir()) == []
