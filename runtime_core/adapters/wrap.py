@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from runtime_core import errors
 from runtime_core.adapters import sandbox
 from runtime_core.adapters.argv import ArgvFault, render
+from runtime_core.adapters.bounds import masked, seconds_left
 from runtime_core.adapters.jails import jail, sweep
 from runtime_core.adapters.paths import check_paths
 from runtime_core.errors import DoorError
 from runtime_core.runtime import Ran
-from runtime_core.signing import SECOND
 from runtime_core.strict_json import parse
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
 
 CONNECT_LIMIT = 65_536
 """Bytes of a connect command's answer."""
-_MASK = "***"
-_SHORTEST_SECRET = 4
-"""Characters: what is shorter stands in any output by chance."""
 _ESCAPED = 2
 """Times the output limit that a result may take as JSON: line breaks and quotes fit, a binary file does not."""
 
@@ -61,7 +58,7 @@ class WrapAdapter:
         binary = allowed.get(manifest.bin) if manifest.bin in manifest.sandbox.bins else None
         if binary is None or not os.path.isabs(binary):  # noqa: PTH117 - the text as the operator gave it
             return Ran(error=f"binary not allowed: {errors.printable(manifest.bin)}")
-        limits = sandbox.Limits(_seconds_left(call, runtime), manifest.sandbox.output_limit, self._ceilings)
+        limits = sandbox.Limits(seconds_left(call, runtime), manifest.sandbox.output_limit, self._ceilings)
         if limits.timeout_s <= 0:
             return Ran(error=errors.DEADLINE_PASSED)
         cancelled = self._cancelled(call.facts.request_id)
@@ -125,13 +122,6 @@ def _workspace(call: Call) -> Path | None:
     return Path(call.activation.workspace)
 
 
-def _seconds_left(call: Call, runtime: Runtime) -> float:
-    """Return how long the command may run: its own time, and no longer than somebody waits."""
-    own = call.pack.manifest.sandbox.timeout_s
-    deadline = call.facts.deadline
-    return own if deadline is None else min(own, round((deadline - runtime.now()) / SECOND, 3))
-
-
 def _error(ended: sandbox.Ended, limits: sandbox.Limits) -> str | None:
     if ended.failed is not None:
         return f"not started: {ended.failed}"
@@ -158,17 +148,11 @@ def _connect_answer(stdout: bytes) -> Ran:
 
 def _answer(ended: sandbox.Ended, fields: Mapping[str, str], limits: sandbox.Limits, error: str | None) -> Ran:
     """Return what the tool said, without the material that was minted for it, within twice the limit as JSON."""
-    result = {name: _text(raw, fields) for name, raw in (("stdout", ended.stdout), ("stderr", ended.stderr))}
+    result = {
+        name: masked(raw.decode("utf-8", "replace"), fields.values())
+        for name, raw in (("stdout", ended.stdout), ("stderr", ended.stderr))
+    }
     size = sum(len(json.dumps(text, ensure_ascii=False).encode()) - len('""') for text in result.values())
     if size > _ESCAPED * limits.output_bytes:
         return Ran(error=errors.OVER_OUTPUT.format(limits.output_bytes))
     return Ran(result, error)
-
-
-def _text(raw: bytes, secrets: Mapping[str, str]) -> str:
-    """Return output as text that every door takes: what is no UTF-8, and NUL, is U+FFFD; a secret is masked."""
-    text = raw.decode("utf-8", "replace").replace("\0", "\ufffd")
-    for secret in sorted(secrets.values(), key=len, reverse=True):
-        if len(secret) >= _SHORTEST_SECRET:
-            text = text.replace(secret, _MASK)
-    return text
