@@ -194,6 +194,13 @@ class Settings(BaseSettings):
     retention_days: Whole = Field(30, ge=1, le=3_650)
     """How long events stay; also the dedupe window, so never under a day (DESIGN §4)."""
     concurrency: Whole = Field(4, ge=1, le=256)
+    tool_memory_bytes: Whole = Field(2_147_483_648, ge=67_108_864, le=1_099_511_627_776)
+    """Memory that each process of a wrapped tool may write to."""
+    tool_file_bytes: Whole = Field(1_073_741_824, ge=4_096, le=1_099_511_627_776)
+    """How large a file a wrapped tool may write."""
+    tool_open_files: Whole = Field(1_024, ge=16, le=1_048_576)
+    tool_processes: Whole = Field(256, ge=1, le=65_536)
+    """How many processes a wrapped tool may be at once, itself counted."""
     """Processes of the event worker's pool."""
     exec_intake: Whole = Field(1, ge=0, le=64)
     """Reader processes of the exec worker; 0: `up` runs none, and nobody's commands."""

@@ -84,7 +84,11 @@ def walled(binary: str, argv: Sequence[str], place: Place) -> list[str]:
         walls += ["--bind", str(one), str(one)]
     named = place.named
     # A link that stands in what is covered is not there any more.
-    if named is not None and named != place.cwd and any(named.is_relative_to(one) for one in (*covered, *_EMPTIED)):
+    if (
+        named is not None
+        and named != place.cwd
+        and any(named.is_relative_to(one) for one in (*covered, *map(Path, _EMPTIED)))
+    ):
         walls += ["--bind", str(place.cwd), str(named)]
     return ["bwrap", *walls, "--chdir", str(place.cwd), "--", binary, *argv]
 

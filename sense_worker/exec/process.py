@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from runtime_core.adapters.composite import CompositeAdapter
+from runtime_core.adapters.sandbox import Ceilings
 from runtime_core.adapters.wrap import WrapAdapter
 from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
 from runtime_core.runtime import Runtime
@@ -46,9 +47,16 @@ def build_runtime(
         authority=authority,
         audit=GroupAudit(ports.audit),
         hubs=build_hubs(settings, ports.database, vault),
-        adapters={"wrap": WrapAdapter(settings.home / "jails", cancelled), "composite": CompositeAdapter()},
+        adapters={"wrap": _wrap(settings, cancelled), "composite": CompositeAdapter()},
         now=lambda: time.time_ns() // 1000,
     )
+
+
+def _wrap(settings: Settings, cancelled: Callable[[str], threading.Event | None]) -> WrapAdapter:
+    most = Ceilings(
+        settings.tool_memory_bytes, settings.tool_file_bytes, settings.tool_open_files, settings.tool_processes
+    )
+    return WrapAdapter(settings.home / "jails", cancelled, ceilings=most, hidden=(settings.home,))
 
 
 class ExecProcess:
