@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
 
-from sense_worker.intake.stream import GROUP
 from sense_worker.server import connect
-from sense_worker.wire import stream_of
+from sense_worker.wire import GROUP, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION = b"1"
+GROUP = "sense"
+"""The consumer group of all readers."""
 REQUIRED = frozenset({b"v", b"c", b"i", b"t", b"s", b"b"})
 KNOWN = REQUIRED | {b"tp"}
 

@@ -19,14 +19,13 @@ from redis.exceptions import ResponseError
 from runtime_core.errors import printable
 from sense_worker.intake.health import FUTURE_ID_MICROS, HEALTH_KEY
 from sense_worker.logs import log
-from sense_worker.wire import stream_of
+from sense_worker.wire import GROUP, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import redis
 
-GROUP = "sense"
 RECLAIM_PAGE = 100
 """Entries taken over in one turn: each then runs alone, so a turn stays well under a second."""
 FORGET = """
