@@ -299,6 +299,7 @@ EXEC_REFUSALS: tuple[Refusal, ...] = (
 TIMED_OUT = "timed out after {:g} s"
 EXITED = "exited {}"
 OVER_OUTPUT = "output over {} bytes"
+OVER_PROCESSES = "over {} processes"
 DEADLINE_PASSED = "deadline passed"
 CANCELLED = "cancelled"
 

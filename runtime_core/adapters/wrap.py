@@ -128,7 +128,7 @@ def _error(ended: sandbox.Ended, limits: sandbox.Limits) -> str | None:
     if ended.over_output:
         return errors.OVER_OUTPUT.format(limits.output_bytes)
     if ended.over_processes:
-        return f"over {limits.ceilings.processes} processes"
+        return errors.OVER_PROCESSES.format(limits.ceilings.processes)
     if ended.cancelled:
         return errors.CANCELLED
     if ended.timed_out:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runtime_core.adapters import walls
+from runtime_core.pack import PackRevision, read_pack
 from tests.runtime_core.adapters.wrapping import Wrapped, script, stdout
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ SECRETS = {
 }
 FIXED = {"PATH", "HOME", "TMPDIR"}
 BINDING = {"mode": "user", "hub": "keyring", "env": {"TOOL_TOKEN": "secret"}}
+STEP = {"pack_id": "tools", "verb_key": "tools.run"}
 DUMP = """
 import json, os, sys
 json.dump({"env": dict(os.environ), "argv": sys.argv}, open("seen.json", "w"))
@@ -82,7 +84,7 @@ def test_a_tool_sees_the_documented_names_and_nothing_open(
     assert found["env"]["HOME"] == found["env"]["TMPDIR"] == found["cwd"]
     assert Path(found["cwd"]).parent == world.jails
     assert found["env"]["PATH"] == "/usr/local/bin:/usr/bin:/bin"
-    assert set(found["fds"]) - {"0", "1", "2"} <= {"3"}, "3 is the listing's own"
+    assert found["fds"].keys() == {"0", "1", "2"}
     assert found["fds"]["0"] == "/dev/null"
     assert found["fds"]["1"].startswith("pipe:")
     assert "canary" not in json.dumps(found)
@@ -107,6 +109,24 @@ def test_material_reaches_the_tool_by_its_environment_alone(
     assert answer.result == {"stdout": "token is ***\n", "stderr": "***\n"}
     assert "canary" not in answer.plain().__repr__() + caplog.text + str(world.audit.records)
     assert [record.binding for record in world.audit.records] == ["ana@service"] * 2
+
+
+@pytest.mark.case("C27")
+def test_a_step_of_a_composite_sees_no_more(tmp_path: Path, rung: str, secrets: dict[str, str], open_files: None):
+    """A tool that runs as a step of a composite finds what it finds by itself."""
+    world = Wrapped(tmp_path, "C27-standin.py")
+    surface = {"id": "both", "adapter": "composite", "verbs": {"both.run": {"steps": [STEP, STEP]}}}
+    entry = {"operation": "write", "privacy": {"land": "personal"}}
+    policy = {"surface_id": "both", "version": 1, "verbs": {"both.run": entry}, "stimuli": {}}
+    pack = read_pack(json.dumps(surface).encode(), json.dumps(policy).encode(), b"# Both\n")
+    world.run([])
+    answer = world.executed(PackRevision("acme", 1, pack, {}), pack_id="both", verb_key="both.run")
+    assert (answer.ok, answer.error) == (True, None)
+    for step in answer.result["steps"]:
+        found = json.loads(step["result"]["stdout"])
+        assert found["env"].keys() <= {*FIXED, "PWD", "LC_CTYPE"}
+        assert found["fds"].keys() == {"0", "1", "2"}
+    assert "canary" not in str(answer)
 
 
 @pytest.mark.case("C27")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.adapters import walls
+from runtime_core.adapters.composite import CompositeAdapter
 from runtime_core.adapters.wrap import WrapAdapter
 from runtime_core.envelope import Envelope
 from runtime_core.execution import ExecFacts, execute
@@ -61,6 +62,7 @@ class Wrapped:
         self.cancelled: Event | None = None
         self.hub = Hub({})
         self.audit = MemoryAudit()
+        self.rows = MemoryAuthority()
         self.now = NOW
         self.adapter = WrapAdapter(self.jails, lambda _: self.cancelled, **adapter)
 
@@ -97,25 +99,27 @@ class Wrapped:
         args: dict[str, Any] | None = None,
         workspace: Path | None = None,
         deadline: int | None = None,
+        *,
+        pack_id: str = "tools",
+        verb_key: str = "tools.run",
     ) -> ResultEnvelope:
-        """Run `tools.run` of a revision through every step."""
-        rows = self.rows(revision, workspace)
-        runtime = Runtime(rows.snapshot, self.audit, {"keyring": self.hub}, {"wrap": self.adapter}, lambda: self.now)
-        asked = Envelope("tools", "tools.run", args or {})
+        """Run a command of a revision through every step; packs that ran before stay installed."""
+        adapters = {"wrap": self.adapter, "composite": CompositeAdapter()}
+        self.allow(revision, workspace)
+        runtime = Runtime(self.rows.snapshot, self.audit, {"keyring": self.hub}, adapters, lambda: self.now)
+        asked = Envelope(pack_id, verb_key, args or {})
         return execute(runtime, ExecFacts("acme", "s1", None, asked, "request-1", deadline)).envelope()
 
-    @staticmethod
-    def rows(revision: PackRevision, workspace: Path | None) -> MemoryAuthority:
-        """Return the rows under which ana may run every command of the pack."""
-        rows = MemoryAuthority()
+    def allow(self, revision: PackRevision, workspace: Path | None) -> None:
+        """Put the rows under which ana may run every command of the pack."""
+        rows, pack_id = self.rows, revision.pack.pack_id
         rows.put_principal(Principal("acme", "ana", "human", operator=False, disabled=False))
         rows.put_session(Session("s1", "acme", "ana", NOW * 2, revoked=False))
         place = None if workspace is None else str(workspace)
-        rows.put_activation(Activation("a1", "acme", "s1", "tools", None, place, False, Credential(b"x")))
+        rows.put_activation(Activation(pack_id, "acme", "s1", pack_id, None, place, False, Credential(b"x")))
         for capability in ("verb.exec.write", "pack.connect"):
-            rows.put_grant(Grant(capability, "acme", "ana", capability, "tools", None, None, None))
+            rows.put_grant(Grant(f"{pack_id} {capability}", "acme", "ana", capability, pack_id, None, None, None))
         rows.put_revision(revision)
-        return rows
 
 
 def script(place: Path, text: str) -> str:
