@@ -81,13 +81,13 @@ class _Module:
                     seen.add(node.id)
                     waiting.append(self._named[node.id])
                 elif isinstance(node, ast.Call) and ast.unparse(node.func) == self._mark:
-                    values.append(self._value(node))
+                    values += self._written(node)
         return values
 
-    def _value(self, call: ast.Call) -> str:
-        value = call.args[0] if call.args else None
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            return value.value
+    def _written(self, call: ast.Call) -> list[str]:
+        written = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+        if written and len(written) == len(call.args):
+            return written
         raise ValueError(
             f"{self._file}:{call.lineno}: write the value of {self._mark}() out, so that it can be read here"
         )

@@ -81,7 +81,7 @@ pytestmark = [pytest.mark.spec("1"), pytest.mark.skipif(False, reason="")]
 class TestGroup:
     pytestmark = pytest.mark.spec("3")
 
-    @pytest.mark.spec("4")
+    @pytest.mark.spec("4", "10")
     def test_inside(self):
         """Inside.
 
@@ -119,13 +119,15 @@ def test_marks_are_seen_wherever_pytest_takes_them(tmp_path: Path):
         "6": [outside],
         "7": [listed],
         "8": [listed],
+        "10": [inside],
     }
 
 
-def test_a_mark_whose_value_is_computed_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("values", ["NAME", '"1", NAME', "*NAMES", ""])
+def test_a_mark_whose_value_is_computed_is_refused(values, tmp_path: Path):
     """What cannot be read from the source would be missing from the page silently."""
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "test_x.py").write_text("@pytest.mark.spec(NAME)\ndef test_x(): ...\n")
+    (tmp_path / "tests" / "test_x.py").write_text(f"@pytest.mark.spec({values})\ndef test_x(): ...\n")
 
     with pytest.raises(ValueError, match=r"tests/test_x.py:1: write the value of pytest\.mark\.spec\(\) out"):
         marked(tmp_path, "spec")
