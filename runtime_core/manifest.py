@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from runtime_core.adapters.openapi_plan import faults
 from runtime_core.closed import Closed
 from runtime_core.exact_json import pointer
 from runtime_core.manifest_models import (
@@ -63,8 +64,11 @@ class Manifest(Closed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One line for each tolerated field, in file order."""
-        return tuple(f"{FILE_NAMES['surface']} {pointer([name])}: unknown field, ignored" for name in self.unknown)
+        """One line for each tolerated field, in file order, and for each command whose document does not serve it."""
+        found: list[tuple[list[str | int], str]] = [([name], "unknown field, ignored") for name in self.unknown]
+        if self.adapter.kind == "openapi":
+            found += faults(self)
+        return tuple(f"{FILE_NAMES['surface']} {pointer(place)}: {reason}" for place, reason in found)
 
 
 def parse_manifest(raw: bytes) -> Manifest:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from redis.exceptions import RedisError
 
 from runtime_core.adapters.composite import CompositeAdapter
+from runtime_core.adapters.openapi import OpenApiAdapter
 from runtime_core.adapters.sandbox import Ceilings
 from runtime_core.adapters.wrap import WrapAdapter
 from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
@@ -47,7 +48,11 @@ def build_runtime(
         authority=authority,
         audit=GroupAudit(ports.audit),
         hubs=build_hubs(settings, ports.database, vault),
-        adapters={"wrap": _wrap(settings, cancelled), "composite": CompositeAdapter()},
+        adapters={
+            "wrap": _wrap(settings, cancelled),
+            "openapi": OpenApiAdapter(cancelled, networks=settings.exec_networks),
+            "composite": CompositeAdapter(),
+        },
         now=lambda: time.time_ns() // 1000,
     )
 

@@ -1,0 +1,189 @@
+"""One HTTP exchange: one request, one answer, within a deadline; no redirect, proxy, cookie or second try.
+
+aiohttp (the extra `openapi`) is imported here only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+import yarl
+from aiohttp.resolver import ThreadedResolver
+
+from runtime_core.addresses import is_named, is_public
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from threading import Event
+
+    from aiohttp.abc import ResolveResult
+
+    from runtime_core.adapters.openapi_request import Request
+    from runtime_core.addresses import Network
+
+_LOOK_S = 0.05
+"""How often a running exchange looks whether it was cancelled."""
+_HEADERS = {
+    "Accept": "application/json, text/*;q=0.9",
+    "Accept-Encoding": "identity",  # what swells when it is unpacked is never unpacked
+    "User-Agent": "sense-worker",
+}
+
+
+class Answer(NamedTuple):
+    """What the service said."""
+
+    status: int
+    media: str
+    """The media type in lower case, without its parameters; empty where none was named."""
+    charset: str
+    body: bytes
+
+
+class Limits(NamedTuple):
+    """What bounds an exchange."""
+
+    timeout_s: float
+    output_bytes: int
+    networks: Sequence[Network]
+    """Named by the operator: internal addresses in them may be reached."""
+    secret: bool
+    """The request carries a credential: by plain http it goes into the named networks only."""
+    cancelled: Event | None
+
+
+class NotReached(Exception):
+    """Nothing was sent; says why."""
+
+
+class NoAnswer(Exception):
+    """The request was sent, perhaps in part, and no whole answer came; says why."""
+
+
+class OverOutput(Exception):
+    """The answer is over the limit."""
+
+
+class Cancelled(Exception):
+    """The caller ended it."""
+
+
+def exchange(request: Request, limits: Limits) -> Answer:
+    """Send a request and return the answer. Raises TimeoutError and the exceptions of this module.
+
+    In a thread of its own: the caller's may have a running loop.
+    """
+    with ThreadPoolExecutor(1) as own:
+        return own.submit(_looped, request, limits).result()
+
+
+def _looped(request: Request, limits: Limits) -> Answer:
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(_raced(request, limits))
+    finally:
+        # Not asyncio.run: it would wait for a name server that does not answer, beyond the deadline.
+        loop.close()
+
+
+async def _raced(request: Request, limits: Limits) -> Answer:
+    """Run the exchange against the deadline and the caller's patience."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + limits.timeout_s
+    task = asyncio.create_task(_exchanged(request, limits))
+    try:
+        while not task.done():
+            left = ends - loop.time()
+            if left <= 0:
+                raise TimeoutError
+            if limits.cancelled is not None and limits.cancelled.is_set():
+                raise Cancelled
+            await asyncio.wait({task}, timeout=left if limits.cancelled is None else min(left, _LOOK_S))
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _exchanged(request: Request, limits: Limits) -> Answer:
+    door = _Door(limits, plain=request.url.startswith("http:"))
+    connector = aiohttp.TCPConnector(resolver=_Resolver(door), socket_factory=door.socket, force_close=True)
+    session = aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+        trust_env=False,
+    )
+    url = yarl.URL(request.url, encoded=True)
+    headers = {**_HEADERS, **request.headers}
+    try:
+        async with (
+            session,
+            session.request(request.method, url, headers=headers, data=request.body, allow_redirects=False) as response,
+        ):
+            return await _read(response, limits.output_bytes)
+    except aiohttp.ClientConnectorDNSError:
+        raise NotReached("its name has no address") from None
+    except aiohttp.ClientSSLError:
+        raise NotReached("its certificate is not accepted") from None
+    except aiohttp.ClientConnectorError as error:
+        raise NotReached(error.os_error.strerror or "no connection") from None
+    except aiohttp.ClientError as error:
+        raise NoAnswer(type(error).__name__) from None
+
+
+async def _read(response: aiohttp.ClientResponse, limit: int) -> Answer:
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise NoAnswer("it was packed, which was not asked for")
+    if (response.content_length or 0) > limit:
+        raise OverOutput
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > limit:
+            raise OverOutput
+    media = response.content_type.lower() if "Content-Type" in response.headers else ""
+    return Answer(response.status, media, response.charset or "utf-8", bytes(body))
+
+
+class _Door:
+    """Lets a connection out to an address that may be reached; whatever name led there."""
+
+    def __init__(self, limits: Limits, *, plain: bool) -> None:
+        self._networks = limits.networks
+        self._named_only = plain and limits.secret
+
+    def check(self, address: str) -> None:
+        if is_named(address, self._networks):
+            return
+        if not is_public(address):
+            raise NotReached("its address is internal; the operator may name its network in SENSE_EXEC_NETWORKS")
+        if self._named_only:
+            raise NotReached("plain http carries no credential; the service must be https")
+
+    def socket(self, address: Any) -> socket.socket:
+        """Make the socket of one connection; `address` is what it connects to, and nothing resolves it again."""
+        family, kind, protocol, _, place = address
+        self.check(place[0])
+        return socket.socket(family, kind, protocol)
+
+
+class _Resolver(ThreadedResolver):
+    """Refuses a name of which any address may not be reached: the next look-up might take that one."""
+
+    def __init__(self, door: _Door) -> None:
+        super().__init__()
+        self._door = door
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        found = await super().resolve(host, port, family)
+        for one in found:
+            self._door.check(one["host"])
+        return found
