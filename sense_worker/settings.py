@@ -11,6 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotations at run time
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -18,11 +19,13 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from runtime_core.addresses import parse_networks
 from runtime_core.errors import SettingsError, printable
 
 PREFIX = "SENSE_"
 TEST_PREFIX = "SENSE_TEST_"
 """Names under it belong to the test suite and are never reported as unknown."""
+
 
 REDIS_FORMS = "redis://host:port/db, rediss://host:port/db or unix:///absolute/path?db=0"
 DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://name:password@host/database"
@@ -72,6 +75,13 @@ def _folder(value: object) -> object:
         return Path(value).expanduser().absolute()
     except RuntimeError:
         raise ValueError("must be an absolute path: there is no home folder to stand for ~") from None
+
+
+def _networks(value: object) -> object:
+    try:
+        return parse_networks(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError("must be networks separated by commas, such as 10.0.0.0/8,fd00::/8") from None
 
 
 def _redis_url(value: object) -> object:
@@ -136,6 +146,9 @@ Schedule = Annotated[
     BeforeValidator(_schedule),
     Field(min_length=1, max_length=64),
 ]
+
+
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
 
 def _env_name(field: str) -> str:
@@ -208,6 +221,9 @@ class Settings(BaseSettings):
     """Commands that one exec lane runs at a time."""
     exec_result_s: Seconds = Field(3_600.0, ge=1, le=604_800)
     """How long a result is kept for its client, read or not."""
+
+    exec_networks: Networks = ()
+    """Loosens a guard: internal networks that openapi packs may reach; public addresses need none."""
 
     audit_fsync: Flag = True
     """Tightens a guard: a batch of audit lines is on disk before its effect."""
