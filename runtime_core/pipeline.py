@@ -3,10 +3,10 @@
     resolve_pack → resolve_activation → resolve_trigger → authenticate → require_land → require_capability
     → deliver → audit
 
-The first six are gates over one frozen `Attempt`: each answers None to let it pass, or Refused with the first text that
-applies; the last answers the grant that allows it. `deliver` and `audit` work on a batch of attempts, because a
-hand-over and a fsync cost the same for one and for five hundred; a refused attempt passes `deliver` untouched. Nothing
-reaches a sink before every gate ran.
+The first six are gates over one `Attempt`, which they only read: each answers None to let it pass, or Refused with the
+first text that applies; the last answers the grant that allows it. `deliver` and `audit` work on a batch of attempts,
+because a hand-over and a fsync cost the same for one and for five hundred; a refused attempt passes `deliver`
+untouched. Nothing reaches a sink before every gate ran.
 """
 
 from __future__ import annotations

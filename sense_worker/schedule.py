@@ -1,4 +1,4 @@
-"""The sweep: rings for what is due, anchors the audit's head, forgets what is past retention (DESIGN §6.6, §9).
+"""The sweep: rings for what is due, finishes fan-outs, anchors the audit's head, prunes (DESIGN §6.6, §9).
 
 Due times live in rows. One process per worker runs this; a lock in Redis lets one of all hosts ring at a time, and
 each host anchors its own audit chain.
@@ -72,7 +72,7 @@ class Sweep:
             self.anchor()
 
     def turn(self) -> None:
-        """Ring for due rows where this process is the one to do it; anchor; prune."""
+        """Anchor; where this process is the one to do it ring for due rows, finish broken fan-outs and prune."""
         now = time.monotonic()
         if now >= self._anchor_at:
             self._anchor_at = now + self._settings.anchor_s

@@ -261,7 +261,7 @@ def _bad() -> dict[str, list[Pack]]:
 
 GOOD = _good()
 BAD = _bad()
-# How many of the good ones come as replacements that fail.
+# Replacements of good ones that fail: the revision in force stays.
 BROKEN = {
     "git": changed(GOOD["git"][0], "policy", "verbs", "git.log", "operation", value="list"),
     "feed": changed(GOOD["feed"][0], "policy", "stimuli", "item.new", "operation", value="write"),
