@@ -26,6 +26,8 @@ PREFIX = "SENSE_"
 TEST_PREFIX = "SENSE_TEST_"
 """Names under it belong to the test suite and are never reported as unknown."""
 
+OVERLAP_LIMIT_S = 2_592_000
+"""30 days: an overlap is for holders to follow, and while it lasts a secret that was replaced still opens the door."""
 
 REDIS_FORMS = "redis://host:port/db, rediss://host:port/db or unix:///absolute/path?db=0"
 DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://name:password@host/database"
@@ -177,7 +179,7 @@ class Settings(BaseSettings):
     """Fernet keys separated by commas, the current one first; None: the key file (see `Vault.load`)."""
     session_file: Folder = Field(default_factory=lambda known: known["home"] / "operator.session")
     activation_file: Folder | None = None
-    rotate_overlap_s: Seconds = Field(900.0, ge=0, le=2_592_000)
+    rotate_overlap_s: Seconds = Field(900.0, ge=0, le=OVERLAP_LIMIT_S)
     """How long the secret before stays good after a rotation that names no overlap; 0: not at all."""
     allow_mock: Flag = False
     """Loosens a guard: bindings of mode mock are legal."""

@@ -17,15 +17,13 @@ from sense_worker.operator.acting import Draft, SessionFile, read_session
 from sense_worker.operator.activations import Activations
 from sense_worker.operator.desk import new_secret
 from sense_worker.operator.views import RotatedActivation, RotatedSession
+from sense_worker.settings import OVERLAP_LIMIT_S
 from sense_worker.storage.schema import ACTIVATION, SESSION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sense_worker.operator.desk import Change
-
-OVERLAP_LIMIT_S = 2_592_000
-"""30 days: an overlap is for holders to follow, and while it lasts a secret that was replaced still opens the door."""
 
 
 class Rotation(Activations):
