@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.world import REF, data
-from sense_worker.activation_file import read_activation
+from sense_worker.activation_file import held_activation
 from sense_worker.publisher import Announcement, Publisher
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def publish_to_celery(file: Path, count: int, rate: float) -> None:
     from sense_worker.announcement import prepare
     from sense_worker.wire import build_entry
 
-    activation = read_activation(file)
+    activation = held_activation(file).value
     for number in paced(count, rate):
         ready = prepare(
             Announcement(REF, data(number), id=f"{time.time():.6f}-{number}"),

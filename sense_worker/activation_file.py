@@ -53,11 +53,6 @@ def held_activation(path: Path | None) -> HeldFile[ActivationFile]:
     return HeldFile(Path(named), _parsed, lambda one, other: one.origin == other.origin)
 
 
-def read_activation(path: Path | None) -> ActivationFile:
-    """Read the file at `path`, else at SENSE_ACTIVATION_FILE. Raises UsageError naming the place and the way out."""
-    return held_activation(path).value
-
-
 def _parsed(path: Path) -> ActivationFile:
     named = str(path)
     try:

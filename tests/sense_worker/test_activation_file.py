@@ -10,7 +10,7 @@ import pytest
 from runtime_core.errors import (
     UsageError,
 )
-from sense_worker.activation_file import ActivationFile, read_activation
+from sense_worker.activation_file import ActivationFile, held_activation
 from sense_worker.publisher import Publisher
 from sense_worker.resp import Address
 
@@ -41,7 +41,7 @@ def test_the_activation_file_is_read_from_the_place_in_the_environment(file, mon
     """Publisher() reads SENSE_ACTIVATION_FILE; further names in the file are passed over; no secret shows."""
     file.write_text(json.dumps(GOOD | {"later": True}))
     monkeypatch.setenv("SENSE_ACTIVATION_FILE", str(file))
-    assert read_activation(None) == ActivationFile(
+    assert held_activation(None).value == ActivationFile(
         "acme", "ana", "act_1", "git", b"s3cret-of-ana", "unix:///nowhere/redis.sock"
     )
     with Publisher() as publisher:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runtime_core.errors import AuditUnavailable, Conflict, Denied, NotFound, UsageError
-from sense_worker.activation_file import read_activation
+from sense_worker.activation_file import held_activation
 from sense_worker.intake.door import admit
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.operator.acting import read_session
@@ -61,10 +61,10 @@ def live(world, table, credential_id: str, at: int) -> list[str]:
 def test_an_activations_file_holds_the_new_secret_and_both_open_the_door_for_the_overlap(world, ana, activation):
     """Until the overlap ends by arrival both secrets verify, from the next moment on only the new one, uncached."""
     file = Path(activation.file)
-    old = read_activation(file)
+    old = held_activation(file).value
     door = Door(world)
     rotated = ana.rotate_activation(activation.id, overlap_s=60)
-    new = read_activation(file)
+    new = held_activation(file).value
     end = rotated.overlap_ends_at
 
     assert (new.secret != old.secret, new.origin, file.stat().st_mode & 0o777) == (True, old.origin, 0o600)
@@ -79,11 +79,11 @@ def test_an_activations_file_holds_the_new_secret_and_both_open_the_door_for_the
 @pytest.mark.case("C51")
 def test_a_second_rotation_within_the_overlap_ends_the_oldest_at_once(world, ana, activation):
     """Two live secrets at most: of three only the last two are good, whatever was promised to the first."""
-    secrets = [read_activation(Path(activation.file)).secret]
+    secrets = [held_activation(Path(activation.file)).value.secret]
     door = Door(world)
     for _ in range(2):
         rotated = ana.rotate_activation(activation.id, overlap_s=3600)
-        secrets.append(read_activation(Path(activation.file)).secret)
+        secrets.append(held_activation(Path(activation.file)).value.secret)
 
     at = rotated.overlap_ends_at - SECOND
     assert [door(activation.id, secret, at) for secret in secrets] == ["bad_signature", "admitted", "admitted"]
@@ -92,16 +92,16 @@ def test_a_second_rotation_within_the_overlap_ends_the_oldest_at_once(world, ana
 
 def test_without_an_overlap_the_secret_before_is_dead_at_once(world, ana, activation):
     """Overlap 0, also within an earlier overlap, leaves one live secret, for entries that arrived before too."""
-    old = read_activation(Path(activation.file)).secret
+    old = held_activation(Path(activation.file)).value.secret
     ana.rotate_activation(activation.id, overlap_s=3600)
-    between = read_activation(Path(activation.file)).secret
+    between = held_activation(Path(activation.file)).value.secret
     door = Door(world)
     rotated = ana.rotate_activation(activation.id, overlap_s=0)
     arrived_before = next(row.created_at for row in world.rows(ACTIVATION))
 
     assert rotated.overlap_ends_at is None
     assert [door(activation.id, secret, arrived_before) for secret in (old, between)] == ["bad_signature"] * 2
-    assert live(world, ACTIVATION, activation.id, 0) == [read_activation(Path(activation.file)).secret.decode()]
+    assert live(world, ACTIVATION, activation.id, 0) == [held_activation(Path(activation.file)).value.secret.decode()]
 
 
 def test_the_acting_session_is_rotated_in_its_own_file(world, ana):
@@ -156,7 +156,7 @@ def test_an_operator_rotates_anothers_and_nobody_a_strangers(world, ana, activat
     assert world.acting(place).acting.principal == "ana"
     assert world.operator.rotate_session(session_id).file is None
     world.operator.rotate_activation(activation.id)
-    assert read_activation(Path(activation.file)).principal == "ana"
+    assert held_activation(Path(activation.file)).value.principal == "ana"
 
 
 def test_the_overlap_is_a_setting_and_has_bounds(world, ana, activation):
@@ -225,11 +225,11 @@ def test_what_cannot_be_written_down_changes_nothing(world, ana, activation):
 def test_a_rotation_is_recorded_without_its_secrets(world, ana, activation):
     """One line each with who, which and for how long; no secret, old or new, in the audit, a view or its repr."""
     file = world.folder / "t-red-ana.session"
-    secrets = [read_session(file).secret, read_activation(Path(activation.file)).secret.decode()]
+    secrets = [read_session(file).secret, held_activation(Path(activation.file)).value.secret.decode()]
     world.forget()
     before = world.version()
     views = [ana.rotate_session(ana.acting.session_id, overlap_s=90), ana.rotate_activation(activation.id, overlap_s=0)]
-    secrets += [read_session(file).secret, read_activation(Path(activation.file)).secret.decode()]
+    secrets += [read_session(file).secret, held_activation(Path(activation.file)).value.secret.decode()]
 
     assert world.audited() == [("session.rotate", True, "ana", None), ("activation.rotate", True, "ana", None)]
     assert world.version() == before + 2
@@ -256,7 +256,9 @@ def test_many_rotations_at_once_leave_the_files_with_the_secret_that_stands(worl
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(rotate, range(16)))
 
-    assert live(world, ACTIVATION, activation.id, NEVER) == [read_activation(Path(activation.file)).secret.decode()]
+    assert live(world, ACTIVATION, activation.id, NEVER) == [
+        held_activation(Path(activation.file)).value.secret.decode()
+    ]
     assert live(world, SESSION, session_id, NEVER) == [read_session(place).secret]
     assert sorted(world.home.rglob(".*.json.*")) == []
 
