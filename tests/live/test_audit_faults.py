@@ -15,7 +15,7 @@ from sense_worker.publisher import Announcement
 from sense_worker.storage import tables
 from sense_worker.storage.engine import Database
 from sense_worker.wire import stream_of
-from tests.live.worlds import World, until, write_plugin
+from tests.live.worlds import FILED, World, until, write_plugin
 from tests.runtime_core.chains import immutable, small_disk
 
 if TYPE_CHECKING:
@@ -26,25 +26,6 @@ if TYPE_CHECKING:
 DRAINED = "sense:drain:t-red/filed"
 MEANWHILE = 30
 """Events whose lines take more than what is left of the audit file's last page on a full disk."""
-FILED = """
-from pydantic import BaseModel
-
-from sinks import Delivered, SinkBase
-
-
-class Options(BaseModel, extra="forbid"):
-    file: str
-
-
-class Sink(SinkBase):
-    kind = "filed"
-    Options = Options
-
-    def deliver(self, batch):
-        with open(self.options.file, "a") as file:
-            file.writelines(one.id + "\\n" for one in batch)
-        return [Delivered()] * len(batch)
-"""
 
 
 class Audited:

@@ -16,7 +16,7 @@ from sense_worker.health import check_health
 from sense_worker.intake.health import HEALTH_KEY
 from sense_worker.publisher import Announcement
 from sense_worker.storage.engine import Database
-from tests.live.worlds import World, until
+from tests.live.worlds import FILED, World, until, write_plugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -246,12 +246,7 @@ def test_a_reader_that_dies_is_started_again_and_its_entries_are_taken_over(worl
 
 def test_a_delivery_to_a_remote_sink_goes_through_the_pool(world, tmp_path):
     """A sink that is not local is rung for and drained by a child of Celery's pool."""
-    plugins = tmp_path / "plugins"
-    info = plugins / "filed-1.dist-info"
-    info.mkdir(parents=True)
-    (plugins / "filed_sink.py").write_text(FILED)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: filed\nVersion: 1\n")
-    (info / "entry_points.txt").write_text("[sense_worker.sinks]\nfiled = filed_sink:Filed\n")
+    plugins = write_plugin(tmp_path / "plugins", "filed", FILED)
     file = tmp_path / "filed"
     world.rows.sink("filed", "filed", {"file": str(file)}, audience="principal:ana")
     world.rows.route("ana", sink="filed")
@@ -261,24 +256,3 @@ def test_a_delivery_to_a_remote_sink_goes_through_the_pool(world, tmp_path):
     until(lambda: file.exists() and len(file.read_text().splitlines()) == 10)
 
     until(lambda: world.states() == {"delivered": 20})
-
-
-FILED = """
-from pydantic import BaseModel
-
-from sinks import Delivered, SinkBase
-
-
-class Options(BaseModel, extra="forbid"):
-    file: str
-
-
-class Filed(SinkBase):
-    kind = "filed"
-    Options = Options
-
-    def deliver(self, batch):
-        with open(self.options.file, "a") as file:
-            file.writelines(one.id + "\\n" for one in batch)
-        return [Delivered()] * len(batch)
-"""

@@ -37,6 +37,27 @@ QUICK = {
 }
 """Waits a tenth to a twentieth of life."""
 
+FILED = """
+from pydantic import BaseModel
+
+from sinks import Delivered, SinkBase
+
+
+class Options(BaseModel, extra="forbid"):
+    file: str
+
+
+class Sink(SinkBase):
+    kind = "filed"
+    Options = Options
+
+    def deliver(self, batch):
+        with open(self.options.file, "a") as file:
+            file.writelines(one.id + "\\n" for one in batch)
+        return [Delivered()] * len(batch)
+"""
+"""A sink that is not local: it writes the ids of what it gets into the file of its options."""
+
 
 class World:
     """A home with tenant t-red, its pack `mail`, principal ana with the activation `a-ana`, and servers given."""
