@@ -34,7 +34,6 @@ from sinks.registry import origin
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from runtime_core.envelope import Envelope
     from runtime_core.pack import Pack
     from runtime_core.runtime import Runtime
     from sense_worker.held_file import HeldFile
@@ -101,7 +100,7 @@ class Invoker:
         members = {"pack_id": pack_id, "verb_key": verb_key, "args": args}
         # Through the door of every envelope: what the queue refuses is refused here.
         envelope = parse_envelope(json.dumps(members, ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        acting = self._acting(envelope)
+        acting = self._acting(pack_id, verb_key)
         facts = ExecFacts(acting.tenant, acting.session_id, project, envelope, uuid.uuid4().hex)
         try:
             return self._executed(facts)
@@ -116,7 +115,7 @@ class Invoker:
 
     def availability(self, pack_id: str | None = None) -> list[AvailabilityView]:
         """Report on one pack, or on every pack in force in the session's tenant."""
-        acting = self._acting()
+        acting = self._acting(pack_id)
         names = [pack_id]
         if pack_id is None:
             with self._ports.database.read() as connection:
@@ -125,7 +124,7 @@ class Invoker:
 
     def pack(self, pack_id: str) -> Pack:
         """Return the pack in force in the session's tenant. Raises NotFound."""
-        revision = self._runtime.authority(self._acting().tenant).revision(pack_id)
+        revision = self._runtime.authority(self._acting(pack_id).tenant).revision(pack_id)
         if revision is None:
             raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
         return revision.pack
@@ -140,17 +139,19 @@ class Invoker:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def _acting(self, envelope: Envelope | None = None) -> Acting:
-        """Return who acts; whether the session still stands is for EXEC_STEPS to say, and to record."""
+    def _acting(self, pack_id: str | None = None, verb_key: str | None = None) -> Acting:
+        """Return who acts; whether the session still stands is for EXEC_STEPS to say, and to record.
+
+        Raises UsageError for a session that is unknown here; that is recorded too, without a principal.
+        """
         database = self._ports.database
         try:
             with database.read() as connection:
                 held = self._session_file.renewed()
                 return identify(connection, self._vault, held, database.now(connection)).acting
         except UsageError:
-            if envelope is not None:
-                about = {"pack_id": envelope.pack_id, "key": envelope.verb_key, "reason": UNKNOWN_SESSION}
-                self._ports.audit.append([AuditRecord("exec", ok=False, tenant=None, principal=None, **about)])
+            about = {"pack_id": pack_id, "key": verb_key, "reason": UNKNOWN_SESSION}
+            self._ports.audit.append([AuditRecord("exec", ok=False, tenant=None, principal=None, **about)])
             raise
 
     def _executed(self, facts: ExecFacts) -> ResultEnvelope:

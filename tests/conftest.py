@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# No test reaches the keyring of whoever runs it, nor one that it starts.
+os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
 
 pytest_plugins = ["tests.databases", "tests.redis_servers"]
 

@@ -13,6 +13,7 @@ from sense_worker.cli import main
 from sense_worker.operator import Operator
 from sense_worker.settings import Settings
 from tests.provision import write_pack
+from tests.sense_worker.cli import notes_home
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,3 +93,12 @@ def mail(bare, templates, tmp_path) -> Cli:
     shutil.copytree(templates / "mail", bare.home)
     write_pack(tmp_path / "mail")
     return bare
+
+
+@pytest.fixture
+def notes(cli, tmp_path) -> Cli:
+    """A command line on a home where the operator may do all with the pack `notes`, activated and not connected."""
+    notes_home.install(cli, tmp_path)
+    notes_home.allow(cli)
+    cli.json("activate", "notes")
+    return cli

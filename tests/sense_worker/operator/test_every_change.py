@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import event
 
+from runtime_core.binding import Holder
 from runtime_core.errors import AuditUnavailable
+from sense_worker.hubs import build_hubs
 from sense_worker.operator import Operator
 from sense_worker.storage import schema
 from sense_worker.storage.rows import Rows
@@ -42,6 +44,7 @@ CHANGES: dict[str, tuple[str, Callable[[Operator, dict[str, Any]], object]]] = {
     "remove_route": ("route.remove", lambda one, ids: one.remove_route(ids["route"])),
     "activate": ("activate", lambda one, _: one.activate("mail", project="apollo")),
     "rotate_activation": ("activation.rotate", lambda one, ids: one.rotate_activation(ids["activation"])),
+    "disconnect": ("disconnect", lambda one, _: one.disconnect("mail")),
     "deactivate": ("deactivate", lambda one, ids: one.deactivate(ids["activation"])),
     "remove_pack": ("pack.remove", lambda one, _: one.remove_pack("mail")),
 }
@@ -55,7 +58,7 @@ READING = re.compile(r"(list|show)_\w+|status")
 
 GUARDED = (
     *(schema.PRINCIPAL, schema.SESSION, schema.PROJECT, schema.MEMBERSHIP, schema.GRANT, schema.PACK),
-    *(schema.REVISION, schema.SINK, schema.ROUTE, schema.ACTIVATION),
+    *(schema.REVISION, schema.SINK, schema.ROUTE, schema.ACTIVATION, schema.CREDENTIAL),
 )
 """Tables whose rows say who may do what."""
 _WRITES = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM) (\w+)", re.IGNORECASE)
@@ -72,6 +75,8 @@ def ids(world, ana) -> dict[str, Any]:
     one.add_member("apollo", "ana")
     one.add_sink("paused", "memory")
     one.pause_sink("paused")
+    hubs = build_hubs(world.settings, one._database, one._vault)
+    hubs["keyring"].keep(Holder("t-red", "operator", "pack:mail"), "op@mail", {"secret": "s"})
     triggers = [trigger for trigger in SURFACE["stimulusTriggers"] if trigger["ref"] != "counted_item"]
     stimuli = {ref: entry for ref, entry in POLICY["stimuli"].items() if ref != "counted_item"}
     return {
