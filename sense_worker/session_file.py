@@ -93,8 +93,11 @@ def write_private(path: Path, text: str) -> None:
     Draft(path, text).publish()
 
 
-def read_session(path: Path) -> SessionFile:
-    """Read a session file; raises UsageError naming the place and the way out."""
+def read_session(path: Path, *, private: bool = True) -> SessionFile:
+    """Read a session file; raises UsageError naming the place and the way out.
+
+    It holds a secret: with `private` one that others may read is refused.
+    """
     try:
         # Not blocking: the open of a pipe in the place would wait for a writer that never comes.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -102,7 +105,7 @@ def read_session(path: Path) -> SessionFile:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise UsageError(str(path), "is no regular file", WAY_OUT)
-            if stat.S_IMODE(status.st_mode) & 0o077:
+            if private and stat.S_IMODE(status.st_mode) & 0o077:
                 raise UsageError(str(path), "others may read or change it, and it holds a secret", f"chmod 600 {path}")
             raw = file.read(FILE_LIMIT + 1)
         facts = parse_object(raw, limit=FILE_LIMIT, what=str(path))

@@ -112,9 +112,9 @@ class Rotation(Activations):
 
 
 def _free(place: Path, held: SessionFile) -> Path:
-    """Return the place of a session file. Raises Conflict where it holds another session."""
+    """Return the place of a session file. Raises Conflict where it holds another session, whoever may read it."""
     try:
-        there = read_session(place)
+        there = read_session(place, private=False)
     except UsageError:
         return place
     if (there.tenant, there.session_id) != (held.tenant, held.session_id):

@@ -193,7 +193,10 @@ def test_what_cannot_be_written_down_changes_nothing(world, ana, activation):
     session_id, folder = ana.acting.session_id, world.folder / "folder"
     folder.mkdir()
     theirs = world.home / "t-red.session"
-    files = [world.folder / "t-red-ana.session", Path(activation.file), theirs]
+    shown = world.folder / "shown.session"
+    shown.write_bytes(theirs.read_bytes())
+    shown.chmod(0o644)
+    files = [world.folder / "t-red-ana.session", Path(activation.file), theirs, shown]
 
     def state():
         standing = [world.rows(table) for table in (SESSION, ACTIVATION)]
@@ -208,6 +211,7 @@ def test_what_cannot_be_written_down_changes_nothing(world, ana, activation):
         (folder, "cannot be written: Is a directory"),
         (world.home / "secret.keys" / "x", "cannot be written: "),
         (theirs, "holds session ses_"),
+        (shown, "holds session ses_"),
     ):
         with pytest.raises(UsageError, match=refusal):
             ana.rotate_session(session_id, file=place)
