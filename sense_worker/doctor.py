@@ -159,7 +159,8 @@ def _manifest(row: Any) -> Manifest | None:
 
 def _binary(name: str, wanted: str, place: str | None) -> Examined:
     if place is None:
-        return Examined(name, MISSING, f"{wanted} is not allowed (pack install … --allow-bin {wanted}=/absolute/path)")
+        way_out = f"pack install … --allow-bin {wanted}=/absolute/path"
+        return Examined(name, NOTE, f"{wanted} is not allowed, so no command of it runs ({way_out})")
     if not Path(place).is_file() or not os.access(place, os.X_OK):
         return Examined(name, MISSING, f"{wanted}: {place} is no executable file on this host")
     return Examined(name, OK, f"{wanted} is {place}")
