@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import stat
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runtime_core.adapters.launch import checked
 from runtime_core.archive import read_source
 from runtime_core.errors import Denied, LintIssue, NotFound, PackError, PackLintError, UsageError
 from runtime_core.grants import Capability, GrantTable
@@ -160,8 +160,10 @@ def _binaries(pack: Pack, given: Mapping[str, str]) -> dict[str, str]:
         path = Path(place)
         if not path.is_absolute() or not path.is_file() or not os.access(path, os.X_OK):
             raise UsageError("--allow-bin", f"{place!r} is no executable file", "give NAME=/absolute/path")
-        if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not path.is_symlink():
-            raise UsageError("--allow-bin", f"{place!r} may be written by others", "chmod go-w")
+        try:
+            os.close(checked(place))  # what a spawn would refuse is refused here
+        except OSError as error:
+            raise UsageError("--allow-bin", f"{place!r}: {error.strerror}", "chmod go-w, or name another") from None
     return dict(given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -19,19 +20,21 @@ from tests.runtime_core.adapters.wrapping import NOW, SECOND, Wrapped, living, o
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NAP = f"60.{secrets.randbelow(10**9):09}"
+"""A minute and something, by which the sleepers of this process's tests are told from all others."""
 GRANDCHILDREN = {
-    "group": "sleep 60 &",
-    "session": "setsid sleep 60 &",
-    "daemon": "(setsid sh -c 'sleep 60 & sleep 60' &) &",
-    "cleared": "env -i setsid sleep 60 & ",
-    "deaf": "setsid sh -c 'trap \"\" TERM HUP INT; sleep 60; sleep 60' &",
-    "quiet": "setsid sleep 60 >/dev/null 2>&1 &",
+    "group": "sleep NAP &",
+    "session": "setsid sleep NAP &",
+    "daemon": "(setsid sh -c 'sleep NAP & sleep NAP' &) &",
+    "cleared": "env -i setsid sleep NAP & ",
+    "deaf": "setsid sh -c 'trap \"\" TERM HUP INT; sleep NAP; sleep NAP' &",
+    "quiet": "setsid sleep NAP >/dev/null 2>&1 &",
     "python": """python3 -c '
 import os, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        time.sleep(60)
+        time.sleep(NAP)
     os._exit(0)
 ' """,
 }
@@ -48,13 +51,15 @@ def nothing_left(tmp_path: Path) -> Iterator[None]:
 
 
 def sleeping() -> set[int]:
-    """Return every process that sleeps for a minute."""
-    return set(living("sleep\x0060\x00")) | set(living("time.sleep(60)"))
+    """Return every process that sleeps for one of these tests."""
+    return set(living(NAP))
 
 
 def hold(kind: str, ending: str) -> str:
     """Return a stand-in whose grandchild outlives it, which then waits or ends."""
-    return f"#!/bin/sh\n{GRANDCHILDREN[kind]}\necho started\n{'sleep 60' if ending == 'wait' else 'exit 0'}\n"
+    return f"#!/bin/sh\n{GRANDCHILDREN[kind]}\necho started\n{'sleep NAP' if ending == 'wait' else 'exit 0'}\n".replace(
+        "NAP", NAP
+    )
 
 
 @pytest.mark.case("C28")
@@ -62,7 +67,6 @@ def hold(kind: str, ending: str) -> str:
 @pytest.mark.parametrize("ending", ["wait", "exit"])
 def test_a_grandchild_with_the_pipe_open_holds_nobody_up(tmp_path: Path, rung: str, ending: str, count: int):
     """The stand-in's grandchild keeps the output open: a wait is timed out, an exit is answered, and all are gone."""
-    before = sleeping()
     world = Wrapped(tmp_path, "C28-grandchild.sh")
     for _ in range(count):
         answer = world.run([ending], timeout_s=0.5 if count == 5 else 2)
@@ -70,7 +74,7 @@ def test_a_grandchild_with_the_pipe_open_holds_nobody_up(tmp_path: Path, rung: s
             assert (answer.ok, answer.error) == (False, f"timed out after {0.5 if count == 5 else 2:g} s")
         else:
             assert stdout(answer) == "started\n"
-    assert sleeping() <= before
+        assert living(str(tmp_path)) == []
     assert list(world.jails.iterdir()) == []
 
 
@@ -79,10 +83,9 @@ def test_a_grandchild_with_the_pipe_open_holds_nobody_up(tmp_path: Path, rung: s
 @pytest.mark.parametrize("kind", GRANDCHILDREN)
 def test_a_grandchild_in_any_dress_is_found(tmp_path: Path, rung: str, kind: str, ending: str):
     """A grandchild in a session of its own, daemonized, deaf to signals, without environment or output, is ended."""
-    before = sleeping()
     answer = Wrapped(tmp_path, hold(kind, ending)).run([], timeout_s=1.5)
     assert answer.error == ("timed out after 1.5 s" if ending == "wait" else None)
-    assert sleeping() <= before
+    assert not sleeping()
 
 
 @pytest.mark.parametrize("kind", ["group", "daemon"])
@@ -92,18 +95,16 @@ def test_a_tool_that_kills_its_launcher_escapes_nothing(
 ):
     """Where one of the two processes above a tool is killed, the other ends the tree; the outcome is unknown."""
     monkeypatch.setattr(sandbox, "bubblewrap", off)
-    before = sleeping()
     parent = "$PPID" if above == 1 else "$(ps -o ppid= $PPID)"
-    world = Wrapped(tmp_path, f"#!/bin/sh\n{GRANDCHILDREN[kind]}\nkill -9 {parent}\nsleep 60\n")
+    world = Wrapped(tmp_path, f"{hold(kind, 'exit').replace('exit 0', f'kill -9 {parent}')}sleep {NAP}\n")
     answer = world.run([])
     assert (answer.ok, answer.result, answer.error) == (False, None, "interrupted: outcome unknown")
-    assert until(lambda: sleeping() <= before)
+    assert until(lambda: not sleeping())
 
 
 @pytest.mark.parametrize("which", [signal.SIGKILL, signal.SIGTERM])
 def test_a_tree_ends_with_its_worker(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch, which: signal.Signals):
     """A worker that is killed while a tool runs leaves nothing of the tool; the next one removes the jail."""
-    before = sleeping()
     text = f"""
 from pathlib import Path
 from runtime_core.adapters import jails, sandbox
@@ -114,10 +115,10 @@ Wrapped(Path({str(tmp_path)!r}), {hold("daemon", "wait")!r}).run([], timeout_s=6
 """
     worker = subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        assert until(lambda: len(sleeping() - before) >= 3)
+        assert until(lambda: len(sleeping()) >= 3)
         worker.send_signal(which)
         worker.wait(timeout=20)
-        assert until(lambda: sleeping() <= before)
+        assert until(lambda: not sleeping())
     finally:
         worker.kill()
         worker.wait()
@@ -128,18 +129,19 @@ Wrapped(Path({str(tmp_path)!r}), {hold("daemon", "wait")!r}).run([], timeout_s=6
 
 def test_a_cancelled_run_ends_at_once(tmp_path: Path, rung: str):
     """The event ends a running tool and its tree; one that is set before lets none start."""
-    before = sleeping()
     world = Wrapped(tmp_path, hold("session", "wait"))
     world.cancelled = threading.Event()
     answers: list[Any] = []
     waiting = threading.Thread(target=lambda: answers.append(world.run([], timeout_s=60)))
     waiting.start()
-    assert until(lambda: len(sleeping() - before) >= 2)
+    assert until(lambda: len(sleeping()) >= 2)
     world.cancelled.set()
     waiting.join()
+    world.jails.rmdir()
     answers.append(world.run([]))
+    assert not world.jails.exists(), "the second was not even given a folder"
     assert [(one.ok, one.result, one.error) for one in answers] == [(False, None, "cancelled")] * 2
-    assert sleeping() <= before
+    assert not sleeping()
 
 
 def test_a_tool_that_ended_is_not_called_cancelled(tmp_path: Path, rung: str, monkeypatch: pytest.MonkeyPatch):
@@ -156,11 +158,10 @@ def test_a_tool_that_ended_is_not_called_cancelled(tmp_path: Path, rung: str, mo
 )
 def test_a_deadline_ends_a_tool_before_its_own_time(tmp_path: Path, rung: str, left_s: float, error: str):
     """No tool runs longer than somebody waits for it, and none is started for nobody."""
-    before = sleeping()
     world = Wrapped(tmp_path, hold("group", "wait"))
     answer = world.run([], timeout_s=60, deadline=NOW + int(left_s * SECOND))
     assert (answer.ok, answer.error) == (False, error)
-    assert sleeping() <= before
+    assert not sleeping()
 
 
 FORKS = """

@@ -381,10 +381,14 @@ def test_binaries_are_allowed_by_absolute_path(world):
 
 
 def test_a_binary_that_cannot_be_meant_is_refused(world):
-    """Not wanted by the manifest, relative, a folder, missing, not executable, writable by others: nothing changes."""
+    """Not wanted by the manifest, or what a spawn would refuse, also where a link leads to it: nothing changes."""
     for file, mode in (("git", 0o755), ("plain", 0o644), ("open", 0o777)):
         (world.folder / file).write_text("#!/bin/sh\n")
         (world.folder / file).chmod(mode)
+    (world.folder / "link").symlink_to("open")
+    (world.folder / "shared").mkdir()
+    shutil.copy(world.folder / "git", world.folder / "shared" / "git")
+    (world.folder / "shared").chmod(0o777)
     source = world.pack(WRAP, WRAP_POLICY)
     for name, place, text in (
         ("hg", str(world.folder / "git"), "git wants no 'hg'"),
@@ -394,6 +398,8 @@ def test_a_binary_that_cannot_be_meant_is_refused(world):
         ("git", str(world.folder / "none"), "is no executable file"),
         ("git", str(world.folder / "plain"), "is no executable file"),
         ("git", str(world.folder / "open"), "may be written by others"),
+        ("git", str(world.folder / "link"), "may be written by others"),
+        ("git", str(world.folder / "shared" / "git"), "in a folder that others may write to"),
     ):
         with pytest.raises(UsageError, match=text):
             world.operator.install_pack(source, allow_bins={name: place})
