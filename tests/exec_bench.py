@@ -12,11 +12,13 @@ from runtime_core.adapters.composite import CompositeAdapter
 from runtime_core.runtime import Ran, Runtime
 from sense_worker.exec.asking import HeldSession, Request, ask, ask_to_cancel, heard
 from sense_worker.exec.drain import ExecDrain
+from sense_worker.exec.engine import Engine
 from sense_worker.exec.record import ExecRecorder
 from sense_worker.exec.run import Cancellations, Runner
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.settings import Settings
 from sense_worker.storage import tables
+from sense_worker.storage.exec_ledger import ClaimedExec, ExecLedger
 from sense_worker.storage.migrate import migrate
 from sense_worker.storage.rows import Rows as Statements
 from sense_worker.vault import Vault
@@ -161,13 +163,27 @@ class ExecBench:
 
     def a_drain(self, width: int = 4) -> ExecDrain:
         """Return a drain, as a process of its own would have one."""
+        return ExecDrain(self.engine(width))
+
+    def engine(self, width: int = 4) -> Engine:
+        """Return an engine, as a process of its own would have one."""
         cancellations = Cancellations()
-        runtime = Runtime(
-            self._authority, self.ports.audit, {}, {"wrap": self.tool, "composite": CompositeAdapter()}, time.time_ns
-        )
-        runner = Runner(self.ports, runtime, self.vault, cancellations)
         self.event_of: Callable[[str], threading.Event | None] = cancellations.of
-        return ExecDrain(self.ports, runner, self.vault, self.redis, width=width, keep_s=KEEP_S)
+        runner = self.runner(cancellations)
+        return Engine(self.ports, runner, self.vault, self.redis, width=width, keep_s=KEEP_S)
+
+    def runner(self, cancellations: Cancellations) -> Runner:
+        """Return what runs requests in a process."""
+        adapters = {"wrap": self.tool, "composite": CompositeAdapter()}
+        runtime = Runtime(self._authority, self.ports.audit, {}, adapters, time.time_ns)
+        return Runner(self.ports, runtime, self.vault, cancellations)
+
+    def claim(self) -> ClaimedExec:
+        """Claim the one request that is due, as a process does that then dies or stalls."""
+        with self.database.write() as connection:
+            now = self.database.now(connection)
+            (claimed,) = ExecLedger(self.database).claim(connection, LANE, 1, 30_000_000, now)
+        return claimed
 
     def _authority(self, tenant: str) -> Any:
         with self.database.read() as connection:

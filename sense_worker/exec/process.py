@@ -16,6 +16,7 @@ from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
 from runtime_core.runtime import Runtime
 from sense_worker.doorbell import Doorbell
 from sense_worker.exec.drain import ExecDrain
+from sense_worker.exec.engine import Engine
 from sense_worker.exec.group_audit import GroupAudit
 from sense_worker.exec.run import Cancellations, Runner
 from sense_worker.logs import log
@@ -64,6 +65,14 @@ def _wrap(settings: Settings, cancelled: Callable[[str], threading.Event | None]
     return WrapAdapter(settings.home / "jails", cancelled, ceilings=most, hidden=(settings.home,))
 
 
+def build_engine(settings: Settings, ports: Ports, vault: Vault) -> Engine:
+    """Return this process's engine; its threads start with its first request."""
+    cancellations = Cancellations()
+    runner = Runner(ports, build_runtime(settings, ports, vault, cancellations.of), vault, cancellations)
+    client = redis_client(settings)
+    return Engine(ports, runner, vault, client, width=settings.exec_width, keep_s=settings.exec_result_s)
+
+
 class ExecProcess:
     """A pool child's exec drain: its ports and clients, built on the first doorbell after the fork and kept."""
 
@@ -91,13 +100,7 @@ class ExecProcess:
             settings, vault = self._settings, Vault.load(self._settings)
             self._pid = os.getpid()
             ports = self._ports = build_ports(settings)
-            cancellations = Cancellations()
-            runtime = build_runtime(settings, ports, vault, cancellations.of)
-            runner = Runner(ports, runtime, vault, cancellations)
-            client = redis_client(settings)
-            self._drain = ExecDrain(
-                ports, runner, vault, client, width=settings.exec_width, keep_s=settings.exec_result_s
-            )
+            self._drain = ExecDrain(build_engine(settings, ports, vault))
             self._bell = Doorbell(redis_client(settings, block_s=settings.linger_s), self._send)
         return self._drain, self._bell
 

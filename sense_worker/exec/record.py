@@ -1,13 +1,16 @@
 """Record: a batch of request entries becomes rows in one transaction; refusals and known results are answered.
 
     admit → begin; lock the tenants' versions → what is known by id or idempotency key → insert the rest → audit; commit
-    → replies, lanes to ring
+    → replies, lanes to ring, reads to start here
 
-Built like `intake.record.Recorder`, for the same loop: an entry leaves the stream after its row has committed.
+Built like `intake.record.Recorder`, for the same loop: an entry leaves the stream after its row has committed. As a
+delivery to a local sink is born under its reader's lease, so is an interactive read while the reader's engine has room:
+it costs no doorbell, no claim and no hop to the pool. A known write goes to the pool, whose stop waits for it longer.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING
 
 from runtime_core.audit import AuditRecord
@@ -23,17 +26,22 @@ from sense_worker.storage.exec_ledger import DONE, PENDING, ExecKnown, ExecLedge
 from sense_worker.storage.ledger import NEVER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import redis
     import sqlalchemy as sa
 
+    from runtime_core.authority import Authority
     from sense_worker.exec.door import Sender
+    from sense_worker.exec.engine import Engine
     from sense_worker.intake.stream import StreamEntry
     from sense_worker.ports import Ports
+    from sense_worker.storage.exec_ledger import ClaimedExec
     from sense_worker.vault import Vault
 
 LANES = {"interactive": "exec.interactive", "bulk": "exec.bulk"}
+LEASE_S = 30.0
+"""How long a request stays a process's own without a sign; renewed while it runs, so that only a dead one lapses."""
 CANCEL_KEPT_S = 3_600
 """How long a wish to cancel is remembered for a request that has not been seen yet, or is running."""
 
@@ -41,11 +49,14 @@ CANCEL_KEPT_S = 3_600
 class ExecRecorder:
     """Admits and records batches of requests in this process."""
 
-    def __init__(self, ports: Ports, vault: Vault, client: redis.Redis, keep_s: float) -> None:
+    def __init__(
+        self, ports: Ports, vault: Vault, client: redis.Redis, keep_s: float, engine: Engine | None = None
+    ) -> None:
         self._ports = ports
         self._vault = vault
         self._redis = client
         self._keep_s = keep_s
+        self._engine = engine
         self._ledger = ExecLedger(ports.database)
 
     def record(self, entries: Sequence[StreamEntry], redis_now: int) -> list[Recorded]:
@@ -57,7 +68,9 @@ class ExecRecorder:
                 arrival = entry.arrival(redis_now)
                 one = admit_exec(entry, authorities[entry.tenant], arrival, self._ports.freshness_s)
                 work.sort(one)
-            self._write(connection, work, redis_now)
+            now = self._write(connection, work, authorities, redis_now)
+        if self._engine is not None:
+            self._engine.start(work.born, authorities, now)
         return [self._answer(work)]
 
     def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
@@ -65,12 +78,15 @@ class ExecRecorder:
         work = _Batch()
         work.sort(RefusedExec(entry, word, detail))
         with self._ports.database.write() as connection:
-            self._write(connection, work, entry.micros)
+            self._write(connection, work, {}, entry.micros)
         return self._answer(work)
 
-    def _write(self, connection: sa.Connection, work: _Batch, redis_now: int) -> None:
+    def _write(
+        self, connection: sa.Connection, work: _Batch, authorities: Mapping[str, Authority], redis_now: int
+    ) -> int:
         now = self._ports.database.now(connection)
-        self._accept(connection, work, redis_now, now)
+        new = self._new(connection, work, redis_now, now)
+        self._ledger.insert(connection, [self._born(work, authorities, row, now) for row in new])
         for one in work.withdrawn:
             self._withdraw(connection, work, one, now)
         turned = [Turned(one.entry, one.word, one.detail) for one in work.refused]
@@ -78,35 +94,48 @@ class ExecRecorder:
         records = [_refuse_record(one) for one in work.refused]
         if records:
             self._ports.audit.append(records)
+        return now
 
-    def _accept(self, connection: sa.Connection, work: _Batch, redis_now: int, now: int) -> None:
-        records = {record.id: (one, record) for one in work.asked for record in [self._row(one, redis_now, now)]}
-        rows = [record for _, record in records.values()]
-        keyed = [record.tenant for record in rows if record.idempotency_key is not None]
+    def _new(self, connection: sa.Connection, work: _Batch, redis_now: int, now: int) -> list[ExecRecord]:
+        """Return the rows to insert; what is known by id or key is answered, refused, or waits for the first one."""
+        asked = {row.id: (one, row) for one in work.asked for row in [self._row(one, redis_now, now)]}
+        rows = [row for _, row in asked.values()]
+        keyed = [row.tenant for row in rows if row.idempotency_key is not None]
         if keyed:
             self._ledger.lock_keys(connection, keyed)
         known = {one.id: one for one in self._ledger.known(connection, rows)}
         by_key = {one.key: one for one in known.values() if one.idempotency_key is not None}
         new: list[ExecRecord] = []
-        for at, (one, record) in records.items():
-            before = known.get(at)
-            first = by_key.get((record.tenant, record.principal, record.idempotency_key))
-            if before is None and first is None:
-                new.append(record)
-                work.ring.add(record.lane)
-                if record.idempotency_key is not None:
-                    by_key[record.tenant, record.principal, record.idempotency_key] = _known(record)
-            elif before is not None:
-                self._answer_known(work, one.sender, before)
-            elif first is not None and first.request_hash != record.request_hash:
+        for one, row in asked.values():
+            key = (row.tenant, row.principal, row.idempotency_key)
+            before = known.get(row.id) or by_key.get(key)
+            if before is None:
+                new.append(row)
+                if row.idempotency_key is not None:
+                    by_key[key] = _known(row)
+            elif before.request_hash != row.request_hash:
                 detail = "the idempotency key was used for another request"
                 work.refused.append(RefusedExec(one.entry, "conflict", detail, one.sender))
-            elif first is not None and first.state == DONE:
-                self._answer_known(work, one.sender, first)
-            elif first is not None:
-                new.append(record._replace(idempotency_key=None, alias_of=first.id, due_at=NEVER))
-        self._ledger.insert(connection, new)
+            elif before.id == row.id or before.state == DONE:
+                self._answer_known(work, one.sender, before)
+            else:
+                new.append(row._replace(idempotency_key=None, alias_of=before.id, due_at=NEVER))
         work.accepted = len(new)
+        return new
+
+    def _born(self, work: _Batch, authorities: Mapping[str, Authority], row: ExecRecord, now: int) -> ExecRecord:
+        """Let an interactive request start in this process while there is room, unless it is known to be a write."""
+        if row.alias_of is not None:
+            return row
+        room = self._engine is not None and self._engine.free > len(work.born)
+        revision = authorities[row.tenant].revision(row.pack_id)
+        entry = None if revision is None else revision.pack.policy.verbs.get(row.verb_key)
+        if not room or row.lane != LANES["interactive"] or (entry is not None and entry.operation == "write"):
+            work.ring.add(row.lane)
+            return row
+        born, claimed = row.claimed(secrets.token_hex(8), now + int(LEASE_S * 1e6))
+        work.born.append(claimed)
+        return born
 
     def _row(self, one: Asked, redis_now: int, now: int) -> ExecRecord:
         sender, request = one.sender, one.request
@@ -129,6 +158,8 @@ class ExecRecorder:
             state=PENDING,
             write=False,
             alias_of=None,
+            attempt=0,
+            lease=None,
             due_at=now,
             accepted_at=now,
             deadline_at=now + request.timeout_ms * 1000 - waited,
@@ -174,6 +205,8 @@ class _Batch:
         self.refused: list[RefusedExec] = []
         self.replies: list[Reply] = []
         self.cancelled: list[tuple[bytes, bool]] = []
+        self.born: list[ClaimedExec] = []
+        """Requests that start in this process once their rows have committed."""
         self.ring: set[str] = set()
         self.counts: dict[str, int] = {}
         self.accepted = 0

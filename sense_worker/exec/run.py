@@ -11,6 +11,7 @@ from runtime_core.audit import AuditRecord
 from runtime_core.envelope import ResultEnvelope, check_envelope
 from runtime_core.errors import AuditUnavailable
 from runtime_core.execution import ExecFacts, execute
+from sense_worker.drain import RECHECK_S
 from sense_worker.exec.replies import encoded
 from sense_worker.exec.request import ExecRequest, parse_request
 from sense_worker.exec.rest import from_rest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
 
+    from runtime_core.authority import Authority
     from runtime_core.runtime import Runtime
     from sense_worker.ports import Ports
     from sense_worker.storage.exec_ledger import ClaimedExec
@@ -81,14 +83,18 @@ class Runner:
         """Tell whether a write of the request has begun in this process."""
         return claimed.id in self._writing
 
-    def run(self, claimed: ClaimedExec, cancelled: threading.Event) -> Done | None:
+    def run(
+        self, claimed: ClaimedExec, cancelled: threading.Event, authority: Authority, claimed_at: float
+    ) -> Done | None:
         """Run a request and return how it ended; None where that must not be told, and its lease is left to run out.
 
+        `authority` is what stood at the claim, at a moment of this process's monotonic clock: a run that starts more
+        than 100 ms later, and a later step of a composite, reads it again (as deliveries do, DESIGN §6.4).
         Never raises: what nobody expected is an error of this request alone, told without its text.
         """
         try:
             with self._cancellations.running(claimed.id.hex(), cancelled):
-                return self._run(claimed, cancelled)
+                return self._run(claimed, cancelled, authority, claimed_at)
         except AuditUnavailable:
             return None
         except Exception as error:  # noqa: BLE001 - its text may hold args
@@ -102,7 +108,7 @@ class Runner:
         finally:
             self._writing.discard(claimed.id)
 
-    def _run(self, claimed: ClaimedExec, cancelled: threading.Event) -> Done:
+    def _run(self, claimed: ClaimedExec, cancelled: threading.Event, authority: Authority, claimed_at: float) -> Done:
         _, plain = from_rest(self._vault, claimed.sealed)
         request = parse_request(plain)
         if not isinstance(request, ExecRequest):
@@ -118,7 +124,13 @@ class Runner:
             *(claimed.tenant, claimed.session_id, request.project_id, envelope),
             *(claimed.id.hex(), claimed.deadline_at),
         )
-        call = execute(self._runtime._replace(may_begin=lambda _: self._may_begin(claimed)), facts)
+
+        def newest(tenant: str) -> Authority:
+            fresh = time.monotonic() - claimed_at <= RECHECK_S
+            return authority if fresh else self._runtime.authority(tenant)
+
+        runtime = self._runtime._replace(authority=newest, may_begin=lambda _: self._may_begin(claimed))
+        call = execute(runtime, facts)
         return Done(claimed, _bounded(call.envelope()), self.writes(claimed))
 
     def _unrun(self, claimed: ClaimedExec, cancelled: threading.Event) -> str | None:

@@ -76,9 +76,10 @@ def read(
         with ports.database.read() as connection:
             return ports.ledger.tenants(connection)
 
+    records = recording(settings, ports)
     loop = IntakeLoop(
         streams,
-        recording(settings, ports),
+        records,
         Drain(ports, by="intake", on_hung=end_hung),
         Doorbell(redis_client(settings), sender(settings)),
         Pulse(reader, streams.consumer, kind.health),
@@ -95,6 +96,7 @@ def read(
     gc.set_threshold(50_000, 20, 20)
     log().info(f"{name} reads", index=index, consumer=streams.consumer)
     loop.run()
+    records.close()
     with contextlib.suppress(RedisError, LedgerBusy):
         loop.leave()
         streams.retire(tenants())

@@ -44,6 +44,8 @@ class Recording(Protocol):
 
     def bury(self, entry: StreamEntry, word: str, detail: str, /) -> Recorded: ...
 
+    def close(self) -> None: ...
+
 
 class IntakeLoop:
     """One intake process's work. `tenants` lists the tenants now; `stop` ends the loop after the turn at hand."""

@@ -42,9 +42,20 @@ class ExecRecord(NamedTuple):
     state: str
     write: bool
     alias_of: bytes | None
+    attempt: int
+    lease: str | None
     due_at: int
     accepted_at: int
     deadline_at: int
+
+    def claimed(self, lease: str, until: int) -> tuple[ExecRecord, ClaimedExec]:
+        """Return the row as it is born under a lease of this process, and the claim."""
+        one = ClaimedExec(
+            *(self.id, self.tenant, self.session_id, self.principal, self.message_id, self.signed_at),
+            *(self.pack_id, self.verb_key, self.sealed, self.deadline_at, False),
+            *(self.idempotency_key is not None, lease),
+        )
+        return self._replace(state=RUNNING, attempt=1, lease=lease, due_at=until), one
 
 
 class Waiting(NamedTuple):
@@ -124,14 +135,21 @@ class ExecLedger:
 
     def known(self, connection: sa.Connection, records: Sequence[ExecRecord]) -> list[ExecKnown]:
         """Return what is there under the id or the idempotency key of one of the records."""
+        if not records:
+            return []
         rows = Rows(connection, self._kind)
+        marks = ", ".join("?" * len(records))
+        by_id = f"SELECT {_KNOWN} FROM sense_exec WHERE id IN ({marks})"  # noqa: S608 - our own constants
+        by_key = f"SELECT {_KNOWN} FROM sense_exec WHERE tenant = ? AND principal = ? AND idempotency_key = ?"  # noqa: S608
+        queries: list[tuple[str, Sequence[object]]] = [(by_id, [record.id for record in records])]
+        queries += [
+            (by_key, (one.tenant, one.principal, one.idempotency_key))
+            for one in records
+            if one.idempotency_key is not None
+        ]
         found: dict[bytes, ExecKnown] = {}
-        for record in records:
-            for row in rows.query(
-                f"SELECT {_KNOWN} FROM sense_exec WHERE id = ? "  # noqa: S608 - our own constants
-                "OR (tenant = ? AND principal = ? AND idempotency_key = ?)",
-                (record.id, record.tenant, record.principal, record.idempotency_key),
-            ):
+        for sql, parameters in queries:
+            for row in rows.query(sql, parameters):
                 reply = None if row[6] is None else bytes(row[6])
                 one = ExecKnown(bytes(row[0]), row[1], row[2], row[3], bytes(row[4]), row[5], reply)
                 found[one.id] = one

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runtime_core.errors import ExecRefused
 from runtime_core.runtime import Ran
+from sense_worker.exec.record import ExecRecorder
+from sense_worker.exec.run import Cancellations
 from sense_worker.storage import tables
 from tests.exec_bench import Bell
 
@@ -94,9 +97,7 @@ def test_a_write_whose_process_died_is_never_run_again(bench: ExecBench):
     """A write that was under way when its process died ends with its outcome unknown; it is not run a second time."""
     request = bench.ask("mail.write")
     bench.send(request)
-    drain = bench.a_drain()
-    (claimed,), _ = drain._settle_and_claim("exec.interactive", [], claiming=True)
-    assert drain._runner._may_begin(claimed)
+    assert bench.runner(Cancellations())._may_begin(bench.claim())
     bench.lapse()
 
     bench.drain()
@@ -111,7 +112,7 @@ def test_a_read_whose_process_died_runs_again(bench: ExecBench):
     """A read that was claimed by a process that died is run by the next, and answered once."""
     request = bench.ask()
     bench.send(request)
-    bench.a_drain()._settle_and_claim("exec.interactive", [], claiming=True)
+    bench.claim()
     bench.lapse()
 
     bench.drain()
@@ -124,12 +125,11 @@ def test_a_process_that_lost_its_lease_begins_no_write(bench: ExecBench):
     """A process that was away for longer than its lease finds out before the effect, and leaves it to the other."""
     request = bench.ask("mail.write")
     bench.send(request)
-    slow = bench.a_drain()
-    (claimed,), _ = slow._settle_and_claim("exec.interactive", [], claiming=True)
+    claimed = bench.claim()
     bench.lapse()
     bench.drain()
 
-    assert not slow._runner._may_begin(claimed)
+    assert not bench.runner(Cancellations())._may_begin(claimed)
     assert bench.tool.ran == ["mail.write"]
     assert bench.answer(request).ok
 
@@ -369,3 +369,36 @@ def test_sixteen_at_once_are_all_answered(bench: ExecBench):
     bench.drain(width=4)
 
     assert [bench.answer(one).result for one in requests] == [{"text": str(number)} for number in range(16)]
+
+
+def test_an_interactive_read_starts_where_it_was_recorded(bench: ExecBench):
+    """A reader with room runs the read itself: no lane is rung; a write, bulk work, and what has no room is left."""
+    engine = bench.engine(width=1)
+    bench.recorder = ExecRecorder(bench.ports, bench.vault, bench.redis, 60.0, engine)
+    read, more, write = bench.ask(args={"text": "x"}), bench.ask(), bench.ask("mail.write")
+    bulk = bench.ask(lane="bulk")
+
+    (recorded,) = bench.recorder.record([bench.entry(one) for one in (read, more, write, bulk)], int(time.time() * 1e6))
+    while engine.busy:
+        engine.settle(engine.hear(0.1), None)
+
+    assert recorded.ring == {"exec.interactive", "exec.bulk"}
+    assert bench.tool.ran == ["mail.read"]
+    assert bench.answer(read).result == {"text": "x"}
+    assert sorted(bench.rows_of()) == ["done", "pending", "pending", "pending"]
+
+
+def test_a_reader_that_dies_leaves_its_reads_to_their_lease(bench: ExecBench):
+    """A read that was born under a reader's lease runs again when that reader is gone."""
+    engine = bench.engine()
+    engine.start = lambda *_: None  # the process dies between the commit and the run
+    bench.recorder = ExecRecorder(bench.ports, bench.vault, bench.redis, 60.0, engine)
+    request = bench.ask()
+    bench.send(request)
+    bench.drain()
+    assert bench.answer(request) is None
+    bench.lapse()
+
+    bench.drain()
+
+    assert bench.answer(request).ok

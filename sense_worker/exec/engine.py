@@ -1,0 +1,197 @@
+"""Engine: runs claimed requests in threads, answers them, and settles them in batches (DESIGN §8).
+
+A drain feeds one with what it claims from a lane; a reader feeds one with the reads it has just recorded. One thread
+owns what has ended: sixteen requests at once cost a commit and not sixteen. A read is answered before it is settled: if
+this process dies in between it runs again, and its client has its first answer. A write is answered after, because its
+row is what keeps it from running twice.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple
+
+from runtime_core.errors import LedgerBusy
+from sense_worker.exec.record import LEASE_S, cancel_key
+from sense_worker.exec.replies import encoded, push
+from sense_worker.exec.rest import reply_to
+from sense_worker.exec.run import Done
+from sense_worker.storage.exec_ledger import ClaimedExec, ExecLedger, ExecSettlement
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    import redis
+
+    from runtime_core.authority import Authority
+    from sense_worker.exec.replies import Reply
+    from sense_worker.exec.run import Runner
+    from sense_worker.ports import Ports
+    from sense_worker.vault import Vault
+
+RENEW_S = 5.0
+LOOK_S = 0.2
+"""How often a running request is looked at: whether it is cancelled."""
+
+News = Done | ClaimedExec | None
+"""What the owner hears: an end, an end that must not be told (it stays claimed), or (None) a call from outside."""
+
+
+class _Running(NamedTuple):
+    claimed: ClaimedExec
+    cancelled: threading.Event
+
+
+class Engine:
+    """Runs up to `width` requests at a time in this process. `start` may be called by any thread, the rest by one."""
+
+    def __init__(
+        self, ports: Ports, runner: Runner, vault: Vault, client: redis.Redis, *, width: int, keep_s: float
+    ) -> None:
+        self._ports = ports
+        self._runner = runner
+        self._vault = vault
+        self._redis = client
+        self._width = width
+        self._keep_s = keep_s
+        self._ledger = ExecLedger(ports.database)
+        self._lock = threading.Lock()
+        self._running: dict[bytes, _Running] = {}
+        self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
+        self._pool = ThreadPoolExecutor(width, thread_name_prefix="exec")
+        self._tended = time.monotonic()
+
+    @property
+    def free(self) -> int:
+        """How many requests can start now."""
+        return self._width - len(self._running)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything runs."""
+        return bool(self._running)
+
+    def start(
+        self,
+        claims: Sequence[ClaimedExec],
+        authorities: Mapping[str, Authority],
+        now: int,
+        unwanted: Collection[bytes] = (),
+    ) -> None:
+        """Run claimed requests; `authorities` and the database's clock `now` are of the transaction that claimed.
+
+        Those whose id is in `unwanted` were cancelled before their start.
+        """
+        self._runner.saw_clock(now)
+        claimed_at = time.monotonic()
+        for one in claims:
+            running = _Running(one, threading.Event())
+            if one.id in unwanted:
+                running.cancelled.set()
+            with self._lock:
+                self._running[one.id] = running
+            self._pool.submit(self._execute, running, authorities[one.tenant], claimed_at)
+
+    def call(self) -> None:
+        """Wake the owner."""
+        self._news.put(None)
+
+    def hear(self, wait_s: float) -> list[News]:
+        """Return all that is to hear, waiting for the first of it."""
+        heard: list[News] = []
+        try:
+            heard.append(self._news.get(timeout=wait_s))
+            while True:
+                heard.append(self._news.get_nowait())
+        except queue.Empty:
+            return heard
+
+    def settle(self, heard: Sequence[News], lane: str | None) -> None:
+        """Answer and settle what has ended; claim from `lane` what there is room for, in the same transaction.
+
+        Raises LedgerBusy where the database was away for as long as a lease lasts, and RedisError.
+        """
+        done = [one for one in heard if isinstance(one, Done)]
+        self._push([self._reply(one) for one in done if not one.write])
+        with self._lock:
+            for one in heard:
+                if one is not None:
+                    self._running.pop((one.claimed if isinstance(one, Done) else one).id, None)
+        if not done and lane is None:
+            return
+        aliased = self._until_settled(done, lane)
+        self._push([*(self._reply(one) for one in done if one.write), *aliased])
+
+    def tend(self) -> bool:
+        """Look after what runs: end what is cancelled, keep its lease. Returns whether leases were kept now."""
+        running = list(self._running.values())
+        unwanted = self._unwanted([one.claimed for one in running])
+        for one in running:
+            force = unwanted.get(one.claimed.id)
+            if force is not None and (force or not self._runner.writes(one.claimed)):
+                one.cancelled.set()
+        now = time.monotonic()
+        if now - self._tended < RENEW_S:
+            return False
+        self._tended = now
+        with self._ports.database.write() as connection:
+            due = self._ports.database.now(connection) + int(LEASE_S * 1e6)
+            self._ledger.renew(connection, [one.claimed for one in running], due)
+        return True
+
+    def close(self) -> None:
+        """Wait for what runs; it is left to its lease."""
+        self._pool.shutdown(wait=True)
+
+    def _execute(self, running: _Running, authority: Authority, claimed_at: float) -> None:
+        done = self._runner.run(running.claimed, running.cancelled, authority, claimed_at)
+        self._news.put(running.claimed if done is None else done)
+
+    def _until_settled(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
+        """Settle and claim; a database that is away for a moment is asked again while the leases last."""
+        pause, begun = 0.02, time.monotonic()
+        while True:
+            try:
+                return self._settle_and_claim(done, lane)
+            except LedgerBusy:
+                if time.monotonic() - begun > LEASE_S:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, 1.0)
+
+    def _settle_and_claim(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
+        settlements = [
+            ExecSettlement(one.claimed, one.envelope.ok, one.envelope.error, self._vault.seal(encoded(one.envelope)))
+            for one in done
+        ]
+        free = 0 if lane is None else self.free
+        claims: list[ClaimedExec] = []
+        authorities: Mapping[str, Authority] = {}
+        with self._ports.database.write() as connection:
+            now = self._ports.database.now(connection)
+            self._ledger.settle(connection, settlements, now)
+            waiting = self._ledger.settle_aliases(connection, settlements, now)
+            if lane is not None and free:
+                claims = self._ledger.claim(connection, lane, free, int(LEASE_S * 1e6), now)
+            if claims:
+                authorities = self._ports.authorities.current(connection, {one.tenant for one in claims})
+        self.start(claims, authorities, now, self._unwanted(claims))
+        return [reply_to(self._vault, row, self._vault.open(settlement.reply)) for settlement, row in waiting]
+
+    def _unwanted(self, claims: Sequence[ClaimedExec]) -> dict[bytes, bool]:
+        """Return the requests that their clients have cancelled, and whether by force."""
+        if not claims:
+            return {}
+        found = self._redis.mget([cancel_key(one.id.hex()) for one in claims])
+        marks = zip(claims, found, strict=True)
+        return {one.id: mark == b"force" for one, mark in marks if mark is not None}
+
+    def _reply(self, one: Done) -> Reply:
+        return reply_to(self._vault, one.claimed, encoded(one.envelope))
+
+    def _push(self, replies: Sequence[Reply]) -> None:
+        if replies:
+            push(self._redis, replies, self._keep_s)
