@@ -116,8 +116,7 @@ class Drain:
             now = ports.database.now(connection)
             authority = ports.authorities.locked(connection, [tenant])[tenant]
             sink = authority.sink(name)
-            reason = SINK_MISSING if sink is None else sink.held
-            opened = ports.sinks.get(ports.ledger.rows(connection), authority, name) if reason is None else reason
+            opened = ports.sinks.get(ports.ledger.rows(connection), authority, name)
             if sink is None or isinstance(opened, str):
                 ports.ledger.hold_lane(connection, lane, str(opened))
                 return None

@@ -66,6 +66,9 @@ class OpenSinks:
         """
         if os.getpid() != self._pid:
             self._kept, self._pid = {}, os.getpid()
+        sink = authority.sink(name)
+        if sink is not None and sink.held is not None:
+            return sink.held
         at = (authority.tenant, name)
         kept = self._kept.get(at)
         if kept is not None and not kept.sound:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, cast
 
-from runtime_core.errors import SINK_MISSING, WORKSPACE_NOT_SERVED
+from runtime_core.errors import WORKSPACE_NOT_SERVED
 from sense_worker.attempts import Judged, judged, not_served, sink_view
 from sense_worker.drain import WORKSPACE_RECHECK_S
 from sense_worker.storage.ledger import NEVER
@@ -49,8 +49,7 @@ class Births:
         """Give one event its delivery for one route, in the state in which it begins."""
         lane = f"{authority.tenant}/{route.sink}"
         sink = authority.sink(route.sink)
-        reason = SINK_MISSING if sink is None else sink.held
-        opened = reason or self._ports.sinks.get(self._ports.ledger.rows(self._connection), authority, route.sink)
+        opened = self._ports.sinks.get(self._ports.ledger.rows(self._connection), authority, route.sink)
         if sink is None or isinstance(opened, str):
             self._add(event, route, lane, State.HELD, due_at=NEVER, reason=str(opened))
         elif not_served(authority, sink, event.activation_id):
