@@ -116,6 +116,7 @@ async def _exchanged(request: Request, limits: Limits) -> Answer:
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
+        middlewares=(_once,),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         trust_env=False,
     )
@@ -135,6 +136,16 @@ async def _exchanged(request: Request, limits: Limits) -> Answer:
         raise NotReached(error.os_error.strerror or "no connection") from None
     except aiohttp.ClientError as error:
         raise NoAnswer(type(error).__name__) from None
+
+
+async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Send once: aiohttp by itself sends GET, PUT, DELETE and others again when a connection is lost."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+        raise NoAnswer("the connection was lost") from None
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> Answer:

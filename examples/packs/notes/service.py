@@ -8,6 +8,7 @@ It prints its address and a pairing code, which `notes.connect` exchanges for a 
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 import sys
@@ -30,6 +31,7 @@ class Service(ThreadingHTTPServer):
         self.code = secrets.token_hex(4)
         self.keys: dict[str, str] = {}
         self.notes: dict[str, dict[str, Any]] = {}
+        self.numbers = itertools.count(1)
         self.lock = threading.Lock()
 
     @property
@@ -80,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
                 chosen = [one for one in reversed(notes.values()) if not tags or tags & set(one["tags"])]
                 return 200, {"notes": chosen[: int(query.get("limit", [LIST_LIMIT])[0])]}
             case "POST", ("v1", "notes"):
-                number = f"n{len(notes) + 1}"
+                number = f"n{next(self.server.numbers)}"
                 told = {"title": body["title"], "text": body.get("text", ""), "tags": body.get("tags", [])}
                 notes[number] = {"id": number, "by": owner, **told}
                 return 201, notes[number]
@@ -98,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.keys[key] = str(body["name"])
         return 201, {"identity": f"{body['name']}@notes", "secret": key}
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's name
         """Say nothing: a request line may hold what somebody wrote."""
 
 
