@@ -38,6 +38,7 @@ def _had(change: Change, pack: Pack) -> bool:
     """Tell whether the revision in force gets those credentials already."""
     rows = packs.in_force(change.connection, change.acting.tenant, pack.pack_id)
     before = readable(rows[0]) if rows else None
-    if before is None or is_free(before) or before.family != pack.family:
-        return False
-    return before.manifest.binding.hub == pack.manifest.binding.hub
+    # A pack that needs no credential has none of the hubs that keep one.
+    return (
+        before is not None and before.family == pack.family and before.manifest.binding.hub == pack.manifest.binding.hub
+    )
