@@ -1,12 +1,14 @@
-"""The exec worker with a wrap adapter that does nothing: what is measured is the way to it and back."""
+"""The exec worker, and its reader, with a wrap adapter that does nothing: the way to it and back is measured."""
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.runtime import Ran
-from sense_worker.app import run_worker
-from sense_worker.exec import process
+from sense_worker import app
+from sense_worker.exec import child, process
+from sense_worker.intake.child import run
 from sense_worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,4 +35,8 @@ def with_nothing(*args: Any, **options: Any) -> Runtime:
 
 if __name__ == "__main__":
     process.build_runtime = with_nothing
-    run_worker(Settings.load(), commands=True)
+    if len(sys.argv) > 1:  # started by the worker, as its reader
+        run(child.main)
+    else:
+        app.EXEC_READER = "benchmarks.exec_worker"
+        app.run_worker(Settings.load(), commands=True)

@@ -1,4 +1,4 @@
-"""The Celery app: two tasks' worth of doorbell and pool; the truth is in the ledger (DESIGN §6.4).
+"""The Celery app: doorbells, a pool, and the call of hosts that run Celery; the truth is in the ledger (DESIGN §6.4).
 
 Messages are acknowledged early: on the Redis broker a late acknowledgement kills the worker when the connection drops
 (Celery 5.7.0 with kombu 5.7.0), and a lost doorbell costs one sweep. Nothing is ever sent with a countdown or ETA.
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from celery import Celery, signals
 
+from sense_worker.exec.calls import Calls
+from sense_worker.exec.celery_call import CALL_QUEUE, CALL_TASK
 from sense_worker.exec.process import ExecProcess
 from sense_worker.exec.record import LANES
 from sense_worker.intake.step import IntakeStep
@@ -30,6 +32,7 @@ EXEC_QUEUE = "sense.exec"
 EXEC_SLOTS = 3
 """Processes of the exec worker's pool: one for each lane, and one for whoever waits through Celery."""
 READER = "sense_worker.intake.child"
+EXEC_READER = "sense_worker.exec.child"
 VISIBILITY_S = 3_600
 """Of the broker's unacknowledged messages; with early acknowledgement they stay there for milliseconds."""
 
@@ -51,10 +54,15 @@ def make_app(settings: Settings) -> Celery:
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         broker_transport_options={"visibility_timeout": VISIBILITY_S, "socket_keepalive": True},
+        # Of CALL_TASK alone: nobody waits for a doorbell.
+        result_backend=settings.broker_url,
+        result_serializer="json",
+        result_expires=settings.exec_result_s,
         sense_settings=settings,
     )
     process = DrainProcess(settings, send_drain(app))
     exec_process = ExecProcess(settings, send_drain(app))
+    calls = Calls(settings, send_drain(app))
 
     @app.task(name=DRAIN, ignore_result=True)
     def drain(lane: str) -> None:
@@ -63,6 +71,10 @@ def make_app(settings: Settings) -> Celery:
     @app.task(name=EXEC_DRAIN, ignore_result=True)
     def exec_drain(lane: str) -> None:
         exec_process.run(lane)
+
+    @app.task(name=CALL_TASK, ignore_result=False)
+    def call(**kwargs: Any) -> str | None:
+        return calls.run(kwargs)
 
     return app
 
@@ -87,7 +99,7 @@ def run_worker(settings: Settings, *, commands: bool = False) -> None:
     for fault in Registry.load().faults:
         log().warning("sink plugin left out", fault=str(fault))
     app = make_app(settings)
-    reader, count = ("sense_worker.exec.child", settings.exec_intake) if commands else (READER, settings.intake)
+    reader, count = (EXEC_READER, settings.exec_intake) if commands else (READER, settings.intake)
     app.conf.sense_children = [(reader, index) for index in range(count)]
     app.steps["worker"].add(IntakeStep)
     signals.setup_logging.connect(lambda **_: configure(settings), weak=False)
@@ -100,7 +112,7 @@ def run_worker(settings: Settings, *, commands: bool = False) -> None:
             "--without-gossip",
             "--without-mingle",
             "--without-heartbeat",
-            f"--queues={EXEC_QUEUE if commands else QUEUE}",
+            f"--queues={f'{EXEC_QUEUE},{CALL_QUEUE}' if commands else QUEUE}",
             f"--concurrency={EXEC_SLOTS if commands else settings.concurrency}",
             f"--loglevel={settings.log_level}",
         ]
