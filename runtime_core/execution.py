@@ -263,8 +263,8 @@ def refused_step(one: Call, judged: Callable[[Call], Call]) -> Refused | None:
         step = judged(waiting.pop(0))
         if step.refused is not None:
             return step.refused
-        seen += 1
         inner = step_calls(step)
+        seen += 0 if inner else 1  # as lint counts: a composite is the commands it runs
         # Lint holds these limits at install; another pack's later revision may break them.
         if seen > STEPS_LIMIT or (inner and step.depth > DEPTH_LIMIT):
             return stop(step, errors.COMPOSITE_LIMITS, _full_name(one)).refused
@@ -330,7 +330,9 @@ def _connected(one: Call, answer: Any, runtime: Runtime) -> Call:
     secret = answer.get("secret") if isinstance(answer, dict) else None
     fields = {"secret": secret} if isinstance(secret, str) else secret
     sound = isinstance(fields, dict) and all(isinstance(value, str) and value for value in fields.values())
-    if not isinstance(identity, str) or not identity or not sound or not fields or one.session is None:
+    # The identity is shown and recorded: one that holds the secret itself is none.
+    named = isinstance(identity, str) and 0 < len(identity) <= IDENTITY_LIMIT and not (secret and secret == identity)
+    if not isinstance(identity, str) or not named or not sound or not fields or one.session is None:
         return one._replace(error="the connect command answered no identity and secret")
     declared = one.pack.manifest.binding
     try:
