@@ -29,7 +29,7 @@ class Acting:
 
     def __init__(self, adapters: Mapping[str, Adapter], fields: Mapping[str, str] | None = None) -> None:
         self.adapters = adapters
-        self.hub = Hub(fields or {})
+        self.hub: Any = Hub(fields or {})
         self.audit = MemoryAudit()
         self.rows = MemoryAuthority()
         self.may_begin = True
