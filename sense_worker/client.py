@@ -10,31 +10,35 @@ Celery already may send `seal_for_celery` instead.
 
 from __future__ import annotations
 
-import time
-from contextlib import closing
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from sense_worker.async_client import AsyncHandle, AsyncRuntimeClient
-from sense_worker.exec.asking import ExecOptions, HeldSession, ask_to_cancel, find, send, unreachable, wait_for
+from sense_worker.exec.asking import ExecOptions, HeldSession, ask_to_cancel, find, send, wait_for
 from sense_worker.exec.caller import AnyClient, connection_options
-from sense_worker.publishing import Exchange, Pause
+from sense_worker.exec.celery_call import CeleryCall, celery_call, seal_for_celery
+from sense_worker.exec.driving import drive
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Self, Unpack
 
     from runtime_core.envelope import ResultEnvelope
-    from sense_worker.exec.asking import Plan, Sent, Status, Step
-    from sense_worker.resp import Command
+    from sense_worker.exec.asking import Sent, Status
 
-__all__ = ["AsyncHandle", "AsyncRuntimeClient", "ExecOptions", "Handle", "HeldSession", "RuntimeClient"]
-
-_T = TypeVar("_T")
+__all__ = [
+    "AsyncHandle",
+    "AsyncRuntimeClient",
+    "CeleryCall",
+    "ExecOptions",
+    "Handle",
+    "HeldSession",
+    "RuntimeClient",
+    "celery_call",
+    "seal_for_celery",
+]
 
 
 class RuntimeClient(AnyClient):
@@ -58,7 +62,7 @@ class RuntimeClient(AnyClient):
         But where Redis ended in the middle of the call nobody knows: repeat it under one idempotency key.
         """
         request = self._ask(pack_id, verb_key, args, options)
-        return Handle(self._redis, _drive(self._redis, send(request)))
+        return Handle(self._redis, drive(self._redis, send(request)))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -89,50 +93,12 @@ class Handle:
         Raises NoWorker where nobody took it (it is taken back then, and does not run), ExecTimeout, ExecRefused for a
         request that failed its door, ExecUnreachable where Redis stayed away.
         """
-        return _drive(self._redis, wait_for(self._sent, wait_s))
+        return drive(self._redis, wait_for(self._sent, wait_s))
 
     def status(self) -> Status:
         """Tell where the request is, without waiting. Raises ExecUnreachable."""
-        return _drive(self._redis, find(self._sent))
+        return drive(self._redis, find(self._sent))
 
     def cancel(self, *, force: bool = False) -> None:
         """Ask that it is not started, or ended; a write that runs only with `force`: its outcome is then unknown."""
-        _drive(self._redis, send(ask_to_cancel(self._sent.request, force=force)))
-
-
-def _drive(client: redis.Redis, plan: Plan[_T]) -> _T:
-    with closing(plan):
-        try:
-            step = next(plan)
-            while True:
-                try:
-                    answer = _perform(client, step)
-                except RedisError as error:
-                    step = plan.throw(error)
-                else:
-                    step = plan.send(answer)
-        except StopIteration as end:
-            outcome: _T = end.value
-            return outcome
-        except RedisError as error:
-            raise unreachable(error) from None
-
-
-def _perform(client: redis.Redis, step: Step) -> list[Any] | None:
-    match step:
-        case Exchange(commands):
-            return _say(client, commands)
-        case Pause(seconds):
-            time.sleep(seconds)
-            return None
-        case _:
-            assert_never(step)
-
-
-def _say(client: redis.Redis, commands: Sequence[Command]) -> list[Any]:
-    if len(commands) == 1:
-        return [client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
-    pipeline = client.pipeline(transaction=False)
-    for command in commands:
-        pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
-    return pipeline.execute()
+        drive(self._redis, send(ask_to_cancel(self._sent.request, force=force)))

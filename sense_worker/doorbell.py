@@ -52,6 +52,14 @@ class Doorbell:
         pipeline.delete(_queued(lane), _bell(lane))
         pipeline.execute()
 
+    def unheard(self, lane: str) -> bool:
+        """Tell whether the lane was rung and no drain is at work on it: its message may wait behind others."""
+        pipeline = self._redis.pipeline(transaction=False)
+        pipeline.exists(_bell(lane))
+        pipeline.exists(_active(lane))
+        rung, active = pipeline.execute()
+        return bool(rung) and not active
+
     def at_work(self, lane: str) -> None:
         """The drain goes on."""
         self._redis.set(_active(lane), b"1", px=ACTIVE_MS)

@@ -122,8 +122,13 @@ class Rows:
         )
         return secret
 
-    def pack(self, surface: dict[str, Any] | None = None, policy: dict[str, Any] | None = None) -> None:
-        """Install the pack, or a next generation of it."""
+    def pack(
+        self,
+        surface: dict[str, Any] | None = None,
+        policy: dict[str, Any] | None = None,
+        bins: dict[str, str] | None = None,
+    ) -> None:
+        """Install the pack, or a next generation of it; `bins` are the allowed binaries."""
         raw = json.dumps(surface or SURFACE).encode(), json.dumps(policy or POLICY).encode(), b"# Mail\n"
         pack = read_pack(*raw)
         with self.database.write() as connection:
@@ -147,7 +152,7 @@ class Rows:
                     surface=raw[0],
                     policy=raw[1],
                     harness=raw[2],
-                    allowed_bins={},
+                    allowed_bins=bins or {},
                     installed_by="test",
                     installed_at=1,
                 )

@@ -34,8 +34,8 @@ export function address(url) {
   return { auth, db: Number(db ?? path?.slice(1) ?? 0), connect };
 }
 
-// A connection that says commands one by one; enough of the protocol for AUTH, SELECT, XLEN and XADD.
-class Redis {
+// A connection that says commands one by one; enough of the protocol for a publisher, and for ../exec/exec.mjs.
+export class Redis {
   #socket;
   #read = Buffer.alloc(0);
   #waiting = null;
@@ -51,28 +51,35 @@ class Redis {
     });
   }
 
-  say(...words) {
-    const packed = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`).join("");
+  async say(...words) {
+    return (await this.ask(...words))?.toString("utf8");
+  }
+
+  // Words may be bytes; so is the answer, or null.
+  ask(...words) {
+    const packed = words.flatMap((word) => [`$${Buffer.byteLength(word)}\r\n`, word, "\r\n"]);
     return new Promise((resolve, reject) => {
       this.#waiting = { resolve, reject };
-      this.#socket.write(`*${words.length}\r\n${packed}`);
+      this.#socket.write(Buffer.concat([`*${words.length}\r\n`, ...packed].map((part) => Buffer.from(part))));
     });
   }
 
   #answer() {
     const end = this.#read.indexOf("\r\n");
     if (end < 0) return;
-    let text = this.#read.toString("utf8", 1, end);
+    let answer = this.#read.subarray(1, end);
     const kind = String.fromCharCode(this.#read[0]);
     let next = end + 2;
-    if (kind === "$") {
-      next += Number(text) + 2;
+    if (["$", "*"].includes(kind) && Number(answer) < 0) {
+      answer = null;
+    } else if (kind === "$") {
+      next += Number(answer) + 2;
       if (this.#read.length < next) return;
-      text = this.#read.toString("utf8", end + 2, next - 2);
+      answer = this.#read.subarray(end + 2, next - 2);
     }
     this.#read = this.#read.subarray(next);
-    if (kind === "-") this.#waiting.reject(new Error(`the server said: ${text}`));
-    else this.#waiting.resolve(text);
+    if (kind === "-") this.#waiting.reject(new Error(`the server said: ${answer}`));
+    else this.#waiting.resolve(answer);
   }
 
   close() {

@@ -189,7 +189,7 @@ def wait_for(sent: Sent, wait_s: float | None) -> Plan[ResultEnvelope]:
     look_at, pause = min(sent.at + EARLY_S, over), AWAY_S
     while True:
         try:
-            sealed = yield from _wait(request, min(ends, look_at) - time.monotonic())
+            sealed = yield from wait_once(request, min(ends, look_at) - time.monotonic())
             if sealed is not None:
                 return heard(request, sealed)
             if time.monotonic() >= look_at:
@@ -205,7 +205,8 @@ def wait_for(sent: Sent, wait_s: float | None) -> Plan[ResultEnvelope]:
             raise too_late(request, wait_s)
 
 
-def _wait(request: Request, seconds: float) -> Plan[bytes | None]:
+def wait_once(request: Request, seconds: float) -> Plan[bytes | None]:
+    """Wait for the sealed answer so long, 5 s at most; None where it did not come."""
     # Moved onto itself, so that it stays for whoever asks again.
     at, seconds = request.reply_at, min(max(seconds, LEAST_BLOCK_S), BLOCK_S)
     (found,) = yield Exchange((("BLMOVE", at, at, "LEFT", "LEFT", f"{seconds:.3f}"),))

@@ -84,7 +84,7 @@ def test_a_vector_to_refuse_meets_its_word(vector):
 def test_the_page_shows_the_vectors():
     """docs/wire.md holds the vectors as they are in the file."""
     blocks = [json.loads(block) for block in re.findall(r"```json\n(\[.*?\n\])\n```", PAGE, re.DOTALL)]
-    assert blocks == [VECTORS["signatures"]]
+    assert VECTORS["signatures"] in blocks
     for vector in VECTORS["event_ids"]:
         cells = (vector[name] for name in ("tenant", "principal", "pack_id", "i", "event_id"))
         assert f"| {' | '.join(f'`{cell}`' for cell in cells)} |" in PAGE
