@@ -49,7 +49,7 @@ class _RecordingHub:
         if holder not in self._world.connected:
             raise NotConnected
         self.mints += 1
-        return _CANNED_IDENTITY, {"secret": "recorded"}
+        return _CANNED_IDENTITY, {"secret": "kept"}
 
     def keep(self, holder: Holder, identity: str, fields: Mapping[str, str]) -> None:
         del identity, fields
@@ -65,7 +65,7 @@ class _RecordingAdapter:
     def run(self, call: Call, runtime: Runtime) -> Ran:
         del runtime
         self.entered.append(call.chosen.key)
-        connect = {"identity": _CANNED_IDENTITY, "secret": "recorded"}
+        connect = {"identity": _CANNED_IDENTITY, "secret": "kept"}
         return Ran(connect if call.chosen.verb.connect else {})
 
 
