@@ -18,6 +18,7 @@ from sense_worker.exec.run import Cancellations, Runner
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.settings import Settings
 from sense_worker.storage import tables
+from sense_worker.storage.engine import Database
 from sense_worker.storage.exec_ledger import ClaimedExec, ExecLedger
 from sense_worker.storage.migrate import migrate
 from sense_worker.storage.rows import Rows as Statements
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from runtime_core.envelope import ResultEnvelope
     from runtime_core.execution import Call
-    from sense_worker.storage.engine import Database
 
 LANE = "exec.interactive"
 KEEP_S = 60.0
@@ -103,8 +103,9 @@ class ExecBench:
         for capability in ("verb.exec.read", "verb.exec.write"):
             self.grant("ana", capability)
         self.ports = build_ports(self.settings)
+        self.relaxed = Database(url, durable=False)
         self.tool = Tool()
-        self.recorder = ExecRecorder(self.ports, self.vault, client, KEEP_S)
+        self.recorder = ExecRecorder(self.ports, self.relaxed, self.vault, client, KEEP_S)
 
     def hold(self, session_id: str) -> HeldSession:
         """Give a session a secret that the test knows."""
@@ -170,7 +171,7 @@ class ExecBench:
         cancellations = Cancellations()
         self.event_of: Callable[[str], threading.Event | None] = cancellations.of
         runner = self.runner(cancellations)
-        return Engine(self.ports, runner, self.vault, self.redis, width=width, keep_s=KEEP_S)
+        return Engine(self.ports, self.relaxed, runner, self.vault, self.redis, width=width, keep_s=KEEP_S)
 
     def runner(self, cancellations: Cancellations) -> Runner:
         """Return what runs requests in a process."""
@@ -215,3 +216,4 @@ class ExecBench:
     def close(self) -> None:
         """Close what it opened."""
         self.ports.close()
+        self.relaxed.dispose()

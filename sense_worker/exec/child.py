@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from runtime_core.errors import LedgerBusy
 from sense_worker.exec.engine import LOOK_S
-from sense_worker.exec.process import build_engine
+from sense_worker.exec.process import build_engine, relaxed_database
 from sense_worker.exec.record import ExecRecorder
 from sense_worker.exec.wire import stream_of_exec
 from sense_worker.intake.child import read, run
@@ -34,7 +34,9 @@ class Reading:
     def __init__(self, settings: Settings, ports: Ports) -> None:
         vault = Vault.load(settings)
         self._engine = build_engine(settings, ports, vault)
-        recorder = ExecRecorder(ports, vault, redis_client(settings), settings.exec_result_s, self._engine)
+        recorder = ExecRecorder(
+            ports, relaxed_database(settings), vault, redis_client(settings), settings.exec_result_s, self._engine
+        )
         self.record, self.bury = recorder.record, recorder.bury
         self._stop = threading.Event()
         self._owner = threading.Thread(target=self._own, name="exec-engine", daemon=True)

@@ -12,7 +12,10 @@ import queue
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
+
+from redis.exceptions import RedisError
 
 from runtime_core.errors import LedgerBusy
 from sense_worker.exec.record import LEASE_S, cancel_key
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from sense_worker.exec.replies import Reply
     from sense_worker.exec.run import Runner
     from sense_worker.ports import Ports
+    from sense_worker.storage.engine import Database
     from sense_worker.vault import Vault
 
 RENEW_S = 5.0
@@ -49,9 +53,18 @@ class Engine:
     """Runs up to `width` requests at a time in this process. `start` may be called by any thread, the rest by one."""
 
     def __init__(
-        self, ports: Ports, runner: Runner, vault: Vault, client: redis.Redis, *, width: int, keep_s: float
+        self,
+        ports: Ports,
+        relaxed: Database,
+        runner: Runner,
+        vault: Vault,
+        client: redis.Redis,
+        *,
+        width: int,
+        keep_s: float,
     ) -> None:
         self._ports = ports
+        self._relaxed = relaxed
         self._runner = runner
         self._vault = vault
         self._redis = client
@@ -115,7 +128,7 @@ class Engine:
         Raises LedgerBusy where the database was away for as long as a lease lasts, and RedisError.
         """
         done = [one for one in heard if isinstance(one, Done)]
-        self._push([self._reply(one) for one in done if not one.write])
+        self._push([self._reply(one) for one in done if not one.write and not one.answered])
         with self._lock:
             for one in heard:
                 if one is not None:
@@ -137,8 +150,8 @@ class Engine:
         if now - self._tended < RENEW_S:
             return False
         self._tended = now
-        with self._ports.database.write() as connection:
-            due = self._ports.database.now(connection) + int(LEASE_S * 1e6)
+        with self._relaxed.write() as connection:
+            due = self._relaxed.now(connection) + int(LEASE_S * 1e6)
             self._ledger.renew(connection, [one.claimed for one in running], due)
         return True
 
@@ -148,6 +161,11 @@ class Engine:
 
     def _execute(self, running: _Running, authority: Authority, claimed_at: float) -> None:
         done = self._runner.run(running.claimed, running.cancelled, authority, claimed_at)
+        if done is not None and not done.write and len(self._running) == 1:
+            # Nothing else to answer with it in one trip: its client need not wait for the owner's turn.
+            with suppress(RedisError):
+                self._push([self._reply(done)])
+                done = done._replace(answered=True)
         self._news.put(running.claimed if done is None else done)
 
     def _until_settled(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
@@ -170,8 +188,10 @@ class Engine:
         free = 0 if lane is None else self.free
         claims: list[ClaimedExec] = []
         authorities: Mapping[str, Authority] = {}
-        with self._ports.database.write() as connection:
-            now = self._ports.database.now(connection)
+        # A power cut may undo the end of a read, which runs again, and a claim. The end of a write waits for the disk.
+        database = self._ports.database if any(one.write for one in done) else self._relaxed
+        with database.write() as connection:
+            now = database.now(connection)
             self._ledger.settle(connection, settlements, now)
             waiting = self._ledger.settle_aliases(connection, settlements, now)
             if lane is not None and free:

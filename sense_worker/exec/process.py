@@ -20,8 +20,9 @@ from sense_worker.exec.engine import Engine
 from sense_worker.exec.group_audit import GroupAudit
 from sense_worker.exec.run import Cancellations, Runner
 from sense_worker.logs import log
+from sense_worker.storage.engine import Database
 from sense_worker.vault import Vault
-from sense_worker.wiring import build_ports, redis_client
+from sense_worker.wiring import build_ports, end_lost, redis_client
 
 if TYPE_CHECKING:
     import threading
@@ -70,7 +71,13 @@ def build_engine(settings: Settings, ports: Ports, vault: Vault) -> Engine:
     cancellations = Cancellations()
     runner = Runner(ports, build_runtime(settings, ports, vault, cancellations.of), vault, cancellations)
     client = redis_client(settings)
-    return Engine(ports, runner, vault, client, width=settings.exec_width, keep_s=settings.exec_result_s)
+    relaxed = relaxed_database(settings)
+    return Engine(ports, relaxed, runner, vault, client, width=settings.exec_width, keep_s=settings.exec_result_s)
+
+
+def relaxed_database(settings: Settings) -> Database:
+    """Return the ledger's database with commits that wait for no disk."""
+    return Database(settings.database_url, on_lost=end_lost, durable=False)
 
 
 class ExecProcess:

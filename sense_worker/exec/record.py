@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from sense_worker.exec.engine import Engine
     from sense_worker.intake.stream import StreamEntry
     from sense_worker.ports import Ports
-    from sense_worker.storage.exec_ledger import ClaimedExec
+    from sense_worker.storage.engine import Database
+    from sense_worker.storage.exec_ledger import ClaimedExec, Waiting
     from sense_worker.vault import Vault
 
 LANES = {"interactive": "exec.interactive", "bulk": "exec.bulk"}
@@ -50,9 +51,16 @@ class ExecRecorder:
     """Admits and records batches of requests in this process."""
 
     def __init__(
-        self, ports: Ports, vault: Vault, client: redis.Redis, keep_s: float, engine: Engine | None = None
+        self,
+        ports: Ports,
+        relaxed: Database,
+        vault: Vault,
+        client: redis.Redis,
+        keep_s: float,
+        engine: Engine | None = None,
     ) -> None:
         self._ports = ports
+        self._relaxed = relaxed
         self._vault = vault
         self._redis = client
         self._keep_s = keep_s
@@ -61,37 +69,44 @@ class ExecRecorder:
 
     def record(self, entries: Sequence[StreamEntry], redis_now: int) -> list[Recorded]:
         """Record entries; raises LedgerBusy or AuditUnavailable with nothing done, to be called again."""
-        work = _Batch()
-        with self._ports.database.write() as connection:
-            authorities = self._ports.authorities.locked(connection, {entry.tenant for entry in entries})
-            for entry in entries:
-                arrival = entry.arrival(redis_now)
-                one = admit_exec(entry, authorities[entry.tenant], arrival, self._ports.freshness_s)
-                work.sort(one)
-            now = self._write(connection, work, authorities, redis_now)
+        tenants = {entry.tenant for entry in entries}
+        work = self._admitted(entries, self._ports.authorities.cached(tenants), redis_now)
+        # A read whose client waits is worth no disk: after a power cut there is nobody to answer. What is acknowledged
+        # and left for later is.
+        database = self._relaxed if work.all_start_here(self._engine) else self._ports.database
+        with database.write() as connection:
+            authorities = self._ports.authorities.locked(connection, tenants)
+            if any(authorities[tenant] is not work.authorities[tenant] for tenant in tenants):
+                work = self._admitted(entries, authorities, redis_now)
+            now = self._write(connection, work, redis_now)
         if self._engine is not None:
-            self._engine.start(work.born, authorities, now)
+            self._engine.start(work.born, work.authorities, now)
         return [self._answer(work)]
 
     def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
         """Record one entry as dead without looking at it."""
-        work = _Batch()
+        work = _Batch({})
         work.sort(RefusedExec(entry, word, detail))
         with self._ports.database.write() as connection:
-            self._write(connection, work, {}, entry.micros)
+            self._write(connection, work, entry.micros)
         return self._answer(work)
 
-    def _write(
-        self, connection: sa.Connection, work: _Batch, authorities: Mapping[str, Authority], redis_now: int
-    ) -> int:
+    def _admitted(self, entries: Sequence[StreamEntry], authorities: Mapping[str, Authority], redis_now: int) -> _Batch:
+        work = _Batch(authorities)
+        for entry in entries:
+            arrival = entry.arrival(redis_now)
+            work.sort(admit_exec(entry, authorities[entry.tenant], arrival, self._ports.freshness_s))
+        return work
+
+    def _write(self, connection: sa.Connection, work: _Batch, redis_now: int) -> int:
         now = self._ports.database.now(connection)
         new = self._new(connection, work, redis_now, now)
-        self._ledger.insert(connection, [self._born(work, authorities, row, now) for row in new])
+        self._ledger.insert(connection, [self._born(work, row, now) for row in new])
         for one in work.withdrawn:
             self._withdraw(connection, work, one, now)
         turned = [Turned(one.entry, one.word, one.detail) for one in work.refused]
         self._ports.ledger.insert_dead(connection, [dead_record(one, now) for one in turned])
-        records = [_refuse_record(one) for one in work.refused]
+        records = [_refuse_record(one) for one in work.refused] + work.records
         if records:
             self._ports.audit.append(records)
         return now
@@ -123,14 +138,12 @@ class ExecRecorder:
         work.accepted = len(new)
         return new
 
-    def _born(self, work: _Batch, authorities: Mapping[str, Authority], row: ExecRecord, now: int) -> ExecRecord:
-        """Let an interactive request start in this process while there is room, unless it is known to be a write."""
+    def _born(self, work: _Batch, row: ExecRecord, now: int) -> ExecRecord:
+        """Let an interactive read start in this process while there is room; the others are rung for."""
         if row.alias_of is not None:
             return row
         room = self._engine is not None and self._engine.free > len(work.born)
-        revision = authorities[row.tenant].revision(row.pack_id)
-        entry = None if revision is None else revision.pack.policy.verbs.get(row.verb_key)
-        if not room or row.lane != LANES["interactive"] or (entry is not None and entry.operation == "write"):
+        if not room or row.lane != LANES["interactive"] or work.is_write(row.tenant, row.pack_id, row.verb_key):
             work.ring.add(row.lane)
             return row
         born, claimed = row.claimed(secrets.token_hex(8), now + int(LEASE_S * 1e6))
@@ -172,13 +185,14 @@ class ExecRecorder:
             work.replies.append(_reply(sender, self._vault.open(known.reply)))
 
     def _withdraw(self, connection: sa.Connection, work: _Batch, one: Withdrawn, now: int) -> None:
+        """Cancel a request and those under its key, which are one with it; one that runs is left to its process."""
         request = exec_id(one.entry.tenant, one.sender.session.id, one.request.cancel)
-        answer = encoded(ResultEnvelope(ok=False, pack_id="", verb_key="", error=CANCELLED))
-        ended = self._ledger.cancel(connection, request, CANCELLED, self._vault.seal(answer), now)
-        if ended is None:
+        ended = [(row, encoded(_cancelled(row))) for row in self._ledger.unstarted(connection, request)]
+        self._ledger.cancel(connection, [(row, self._vault.seal(answer)) for row, answer in ended], CANCELLED, now)
+        work.replies += [reply_to(self._vault, row, answer) for row, answer in ended]
+        work.records += [_cancel_record(one, row) for row, _ in ended]
+        if not ended:
             work.cancelled.append((request, one.request.force))
-        else:
-            work.replies.append(reply_to(self._vault, ended, answer))
 
     def _answer(self, work: _Batch) -> Recorded:
         """Push what can be answered now; the rows are committed, and a repeat pushes it again."""
@@ -199,17 +213,36 @@ class ExecRecorder:
 class _Batch:
     """What one transaction's entries are, and what they leave to do."""
 
-    def __init__(self) -> None:
+    def __init__(self, authorities: Mapping[str, Authority]) -> None:
+        self.authorities = authorities
         self.asked: list[Asked] = []
         self.withdrawn: list[Withdrawn] = []
         self.refused: list[RefusedExec] = []
         self.replies: list[Reply] = []
         self.cancelled: list[tuple[bytes, bool]] = []
+        self.records: list[AuditRecord] = []
         self.born: list[ClaimedExec] = []
         """Requests that start in this process once their rows have committed."""
         self.ring: set[str] = set()
         self.counts: dict[str, int] = {}
         self.accepted = 0
+
+    def is_write(self, tenant: str, pack_id: str, verb_key: str) -> bool:
+        """Tell whether the command is known to be a write: one that is not known ends before it could be."""
+        revision = self.authorities[tenant].revision(pack_id)
+        entry = None if revision is None else revision.pack.policy.verbs.get(verb_key)
+        return entry is not None and entry.operation == "write"
+
+    def all_start_here(self, engine: Engine | None) -> bool:
+        """Tell whether everything in it can start in this process."""
+        if engine is None or self.withdrawn or self.refused or engine.free < len(self.asked):
+            return False
+        return not any(
+            one.request.lane != "interactive"
+            or one.request.idempotency_key is not None
+            or self.is_write(one.entry.tenant, one.envelope.pack_id, one.envelope.verb_key)
+            for one in self.asked
+        )
 
     def sort(self, one: Asked | Withdrawn | RefusedExec) -> None:
         """Put a verdict where it belongs."""
@@ -233,6 +266,23 @@ def _reply(sender: Sender, envelope: bytes) -> Reply:
 def _known(record: ExecRecord) -> ExecKnown:
     return ExecKnown(
         *(record.id, record.tenant, record.principal, record.idempotency_key, record.request_hash, record.state, None)
+    )
+
+
+def _cancelled(row: Waiting) -> ResultEnvelope:
+    return ResultEnvelope(ok=False, pack_id=row.pack_id, verb_key=row.verb_key, error=CANCELLED)
+
+
+def _cancel_record(one: Withdrawn, row: Waiting) -> AuditRecord:
+    return AuditRecord(
+        action="exec",
+        ok=False,
+        tenant=row.tenant,
+        principal=one.sender.session.principal,
+        pack_id=row.pack_id,
+        key=row.verb_key,
+        subject=row.id.hex(),
+        reason=CANCELLED,
     )
 
 

@@ -40,6 +40,8 @@ class Done(NamedTuple):
     envelope: ResultEnvelope
     write: bool
     """A write began: it is answered only after its row says that it is done."""
+    answered: bool = False
+    """Its client has its answer already."""
 
 
 class Cancellations:

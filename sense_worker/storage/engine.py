@@ -43,9 +43,12 @@ class Database:
     """The engine of this process and the two kinds of transaction. `url` is an SQLAlchemy URL.
 
     `on_lost` is called before LedgerLost is raised: a worker's process ends there, before it acknowledges anything.
+    Without `durable` a commit survives the death of every process but not a power cut: it waits for no disk.
     """
 
-    def __init__(self, url: str, *, on_lost: Callable[[LedgerLost], object] | None = None) -> None:
+    def __init__(
+        self, url: str, *, on_lost: Callable[[LedgerLost], object] | None = None, durable: bool = True
+    ) -> None:
         try:
             parsed = make_url(url)
         except ArgumentError:
@@ -54,6 +57,8 @@ class Database:
         if backend == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
             options: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 5, "max_overflow": 15}
+            if not durable:
+                parsed = parsed.update_query_dict({"options": "-c synchronous_commit=off"}, append=True)
         elif backend == "sqlite":
             if not parsed.database or parsed.database == ":memory:":
                 raise SettingsError("SENSE_DATABASE_URL", "a database in memory is lost with its process", _WAYS)
@@ -74,7 +79,7 @@ class Database:
         if self.kind == "sqlite":
             self._file = SqliteFile(str(parsed.database))
             event.listen(self.engine, "do_connect", self._file.connect)
-            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "connect", _prepare_durable if durable else _prepare_relaxed)
             event.listen(self.engine, "begin", _begin_sqlite)
         self.now_sql = NOW_SQL[self.kind]
         self._driver: Any = self.engine.dialect.loaded_dbapi
@@ -148,10 +153,18 @@ class Database:
         raise error
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def _prepare_durable(connection: Any, _record: object) -> None:
+    _prepare_sqlite(connection, "FULL")
+
+
+def _prepare_relaxed(connection: Any, _record: object) -> None:
+    _prepare_sqlite(connection, "NORMAL")
+
+
+def _prepare_sqlite(connection: Any, synchronous: str) -> None:
     connection.isolation_level = None  # the driver would begin by itself, deferred; `_begin_sqlite` says how
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "temp_store=MEMORY"):
+    for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON", "temp_store=MEMORY"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 

@@ -374,7 +374,7 @@ def test_sixteen_at_once_are_all_answered(bench: ExecBench):
 def test_an_interactive_read_starts_where_it_was_recorded(bench: ExecBench):
     """A reader with room runs the read itself: no lane is rung; a write, bulk work, and what has no room is left."""
     engine = bench.engine(width=1)
-    bench.recorder = ExecRecorder(bench.ports, bench.vault, bench.redis, 60.0, engine)
+    bench.recorder = ExecRecorder(bench.ports, bench.relaxed, bench.vault, bench.redis, 60.0, engine)
     read, more, write = bench.ask(args={"text": "x"}), bench.ask(), bench.ask("mail.write")
     bulk = bench.ask(lane="bulk")
 
@@ -392,7 +392,7 @@ def test_a_reader_that_dies_leaves_its_reads_to_their_lease(bench: ExecBench):
     """A read that was born under a reader's lease runs again when that reader is gone."""
     engine = bench.engine()
     engine.start = lambda *_: None  # the process dies between the commit and the run
-    bench.recorder = ExecRecorder(bench.ports, bench.vault, bench.redis, 60.0, engine)
+    bench.recorder = ExecRecorder(bench.ports, bench.relaxed, bench.vault, bench.redis, 60.0, engine)
     request = bench.ask()
     bench.send(request)
     bench.drain()
