@@ -227,22 +227,21 @@ class ExecLedger:
             for tenant in sorted(set(tenants)):
                 Rows(connection, self._kind).query("SELECT pg_advisory_xact_lock(hashtextextended(?, 8))", (tenant,))
 
-    def cancel(self, connection: sa.Connection, request: bytes, error: str, reply: bytes, now: int) -> Waiting | None:
-        """End a request that has not started and return it; None where it has, or is not known."""
+    def unstarted(self, connection: sa.Connection, request: bytes) -> list[Waiting]:
+        """Return a request that has not started, locked, and those that wait under its key; none where it has."""
         rows = Rows(connection, self._kind)
         lock = " FOR UPDATE" if self._kind == "postgresql" else ""
-        found = rows.query(
-            f"SELECT {_WAITING} FROM sense_exec WHERE id = ? AND state = 'pending'{lock}",  # noqa: S608
-            (request,),
-        )
-        if not found:
-            return None
-        rows.execute(
+        query = f"SELECT {_WAITING} FROM sense_exec WHERE {{}} = ? AND state = 'pending'{lock}"  # noqa: S608
+        own = rows.query(query.format("id"), (request,))
+        return [_waiting(row) for row in own and own + rows.query(query.format("alias_of"), (request,))]
+
+    def cancel(self, connection: sa.Connection, ended: Sequence[tuple[Waiting, bytes]], error: str, now: int) -> None:
+        """End requests that have not started, each with its reply, sealed at rest."""
+        Rows(connection, self._kind).execute_many(
             "UPDATE sense_exec SET state = 'done', sealed = NULL, ok = ?, error = ?, reply = ?, settled_at = ? "
             "WHERE id = ?",
-            (False, error, reply, now, request),
+            [(False, error, reply, now, one.id) for one, reply in ended],
         )
-        return _waiting(found[0])
 
     def due_lanes(self, connection: sa.Connection, now: int) -> list[str]:
         """Return the lanes with a request to claim."""
