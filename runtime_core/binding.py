@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 FREE_MODES = frozenset({"public", "mock"})
 """Modes that need no connection: nothing is kept, nothing is minted."""
+
+
+IDENTITY_LIMIT = 256
+"""Characters of an identity: a name for people, which stands in every line of the audit."""
 
 
 class NotConnected(Exception):
@@ -69,3 +73,19 @@ def holder_of(tenant: str, principal: str, pack: Pack) -> Holder:
 def is_free(pack: Pack) -> bool:
     """Tell whether the pack needs no connection."""
     return pack.manifest.binding.mode in FREE_MODES
+
+
+def connect_answer(answer: Any) -> tuple[str, dict[str, str]] | None:
+    """Return identity and material of what a connect command answered, `{"identity", "secret"}`; None: it is neither.
+
+    The secret is a text, or texts by name. An identity is shown and recorded: one that holds the secret is none.
+    """
+    if not isinstance(answer, dict):
+        return None
+    identity, secret = answer.get("identity"), answer.get("secret")
+    fields = {"secret": secret} if isinstance(secret, str) else secret
+    if not isinstance(fields, dict) or not all(isinstance(value, str) and value for value in fields.values()):
+        return None
+    if not isinstance(identity, str) or not 0 < len(identity) <= IDENTITY_LIMIT or not fields:
+        return None
+    return None if isinstance(secret, str) and secret in identity else (identity, fields)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core import errors
 from runtime_core.audit import AuditRecord
-from runtime_core.binding import Binding, HubUnavailable, NotConnected, holder_of, is_free
+from runtime_core.binding import Binding, HubUnavailable, NotConnected, connect_answer, holder_of, is_free
 from runtime_core.envelope import ResultEnvelope
 from runtime_core.errors import AuditUnavailable
 from runtime_core.grants import Capability, Grant
@@ -326,14 +326,10 @@ def run_adapter(one: Call, runtime: Runtime) -> Call:
 
 
 def _connected(one: Call, answer: Any, runtime: Runtime) -> Call:
-    identity = answer.get("identity") if isinstance(answer, dict) else None
-    secret = answer.get("secret") if isinstance(answer, dict) else None
-    fields = {"secret": secret} if isinstance(secret, str) else secret
-    sound = isinstance(fields, dict) and all(isinstance(value, str) and value for value in fields.values())
-    # The identity is shown and recorded: one that holds the secret itself is none.
-    named = isinstance(identity, str) and 0 < len(identity) <= IDENTITY_LIMIT and not (secret and secret == identity)
-    if not isinstance(identity, str) or not named or not sound or not fields or one.session is None:
+    credential = connect_answer(answer)
+    if credential is None or one.session is None:
         return one._replace(error="the connect command answered no identity and secret")
+    identity, fields = credential
     declared = one.pack.manifest.binding
     try:
         runtime.hubs[declared.hub].keep(holder_of(one.facts.tenant, one.session.principal, one.pack), identity, fields)

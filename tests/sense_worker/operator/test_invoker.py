@@ -55,6 +55,17 @@ def test_connecting_one_pack_connects_its_family_for_that_principal(notes, invok
 
 
 @pytest.mark.spec("9.6.4")
+@pytest.mark.parametrize("name", [f"ana-{SECRET}", "a" * 250])
+def test_an_identity_that_is_no_name_is_not_kept(notes, invoker, name):
+    """One that holds the secret would be in every line of the audit, a long one too; nothing is connected."""
+    answer = invoker.connect("notes", {"name": name, "password": SECRET})
+
+    assert answer.error == "the connect command answered no identity and secret"
+    assert invoker.exec("notes", "notes.list", {}).error == "not connected: notes"
+    assert SECRET not in notes.settings.audit_file.read_text()
+
+
+@pytest.mark.spec("9.6.4")
 def test_disconnecting_needs_nothing_but_ones_session_and_is_all_or_nothing(notes, invoker, ana):
     """Also after the pack was removed; while no audit can be written the credential stays; the same again is none."""
     invoker.connect("notes", LOGIN)
