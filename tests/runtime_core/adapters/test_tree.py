@@ -63,7 +63,7 @@ def hold(kind: str, ending: str) -> str:
 
 
 @pytest.mark.case("C28")
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [5, pytest.param(50, marks=[pytest.mark.long, pytest.mark.timeout(400)])])
 @pytest.mark.parametrize("ending", ["wait", "exit"])
 def test_a_grandchild_with_the_pipe_open_holds_nobody_up(tmp_path: Path, rung: str, ending: str, count: int):
     """The stand-in's grandchild keeps the output open: a wait is timed out, an exit is answered, and all are gone."""
