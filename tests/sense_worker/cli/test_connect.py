@@ -129,9 +129,7 @@ def test_a_control_plane_pack_is_for_operators(cli, tmp_path, monkeypatch):
     cli.json("activate", "notes")
     assert (cli("connect", "notes", *LOGIN).code, cli("exec", "notes", "notes.list").code) == (0, 0)
 
-    cli.json("principal", "add", "bea", "--operator")
-    session = cli.json("session", "create", "ana")
-    monkeypatch.setenv("SENSE_SESSION_FILE", session["file"])
+    monkeypatch.setenv("SENSE_SESSION_FILE", cli.json("session", "create", "ana")["file"])
     denied = "error: denied: control plane requires an operator\n"
     assert cli("activate", "notes").err == denied
     assert cli("exec", "notes", "notes.list").err == "error: pack not activated: notes\n"

@@ -10,6 +10,7 @@ from runtime_core.errors import DoorError, HcpError, UsageError
 from sense_worker.hubs import KeptHub, build_hubs
 from sense_worker.hubs.places import Desktop, DesktopPlace
 from sense_worker.invoker import Invoker, connect_command
+from sense_worker.storage.schema import PRINCIPAL
 from tests.notes_pack import SECRET, write_notes
 from tests.sense_worker.hubs.fake_keyring import FakeKeyring
 
@@ -117,6 +118,24 @@ def test_a_session_that_ended_runs_nothing(notes, invoker, ana):
 
     assert invoker.exec("notes", "notes.list", {"tenant": "t-blue"}).error == "denied: session revoked"
     assert notes.audited() == [("exec", False, "ana", "denied: session revoked")]
+
+
+@pytest.mark.spec("1.2.plane")
+def test_whoever_is_no_operator_any_more_runs_no_control_plane_command(world):
+    """Whatever was activated and connected while it was one."""
+    folder = write_notes(world.folder / "source" / "notes", plane="control")
+    world.operator.install_pack(folder, allow_bins={"tool": str(folder / "tool")})
+    for capability in AXES:
+        world.operator.add_grant("operator", capability, pack="notes")
+    world.operator.activate("notes")
+    session_file = world.home / "t-red.session"
+    with Invoker.open(world.settings, session_file=session_file) as invoker:
+        assert [invoker.connect("notes", LOGIN).ok, invoker.exec("notes", "notes.list", {}).ok] == [True, True]
+    world.change(PRINCIPAL, PRINCIPAL.c.id == "operator", operator=False)
+
+    with Invoker.open(world.settings, session_file=session_file) as invoker:
+        told = [invoker.connect("notes", LOGIN).error, invoker.exec("notes", "notes.list", {}).error]
+    assert told == ["denied: control plane requires an operator"] * 2
 
 
 @pytest.mark.spec("1.5.envelope")
