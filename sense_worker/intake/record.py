@@ -44,13 +44,6 @@ ROUTES_A_TRANSACTION = ROWS_A_TRANSACTION // 2
 CRASHED = "crashed"
 LEFT_A_TURN = 10
 """Events whose fan-out one turn of the sweep finishes."""
-STANDING_WORDS = frozenset(
-    {
-        *("activation_revoked", "session_revoked", "principal_disabled", "expired"),
-        *("pack_missing", "undeclared_ref", "invalid_data"),
-    }
-)
-"""Refusals that say what no longer stands, not what is wrong with the entry: no news of an event already accepted."""
 
 
 class Recorded(NamedTuple):
@@ -208,8 +201,8 @@ class Recorder:
     def _sort_refused(self, connection: sa.Connection, found: _Sorted, refused: Sequence[Turned]) -> None:
         """Tell refused entries from those whose event was accepted before what refuses them now came about.
 
-        An accepted event is never refused again: the same entry is only redelivered, whatever stands now, and another
-        one with its message and body is a repeat, unless something is wrong with that entry itself.
+        An accepted event is never refused again: the same entry is only redelivered, whatever stands now. Another entry
+        with its message is judged like any other, in the order of the table, and is a repeat where it passes.
         """
         ledger = self._ports.ledger
         known = ledger.known(connection, [one.claims for one in refused if one.claims is not None])
@@ -221,7 +214,7 @@ class Recorder:
                 there = known.get(one.claims or b"")
                 if there is not None and there.body_digest != hashlib.sha256(entry.fields.get(b"b", b"")).digest():
                     there = None
-            if there is None or not (there.stream_id == entry.id or one.word in STANDING_WORDS):
+            if there is None or there.stream_id != entry.id:
                 found.turned.append(one)
             elif one.word == CRASHED and there.unfinished:
                 found.turned.append(one._replace(claims=there.id))  # the rest of its routes is lost: that is told

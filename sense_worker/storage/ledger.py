@@ -101,8 +101,11 @@ class Ledger:
 
     def known_by_entry(self, connection: sa.Connection, tenant: str, stream_id: str, arrival: int) -> Known | None:
         """Return the event that an entry was accepted as, for an entry that cannot say its event's id any more."""
+        rows = self.rows(connection)
         where = "WHERE tenant = ? AND accepted_at = ? AND stream_id = ?"  # the index of recent events finds it
-        found = self.rows(connection).query(f"{_KNOWN} {where}", (tenant, arrival, stream_id))
+        found = rows.query(f"{_KNOWN} {where}", (tenant, arrival, stream_id))
+        # Arrival was bounded where somebody wrote an id of their own: that one is looked for among all of the tenant's.
+        found = found or rows.query(f"{_KNOWN} WHERE tenant = ? AND stream_id = ?", (tenant, stream_id))
         return _known(found[0]) if found else None
 
     def unfinished(self, connection: sa.Connection, event: bytes) -> tuple[AcceptedEvent, str] | None:
