@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from runtime_core.adapters.openapi_document import FORM_BODY, PLACEHOLDER
 
@@ -62,7 +62,11 @@ def build(known: Plan, args: Mapping[str, Any]) -> Request:
     body = _body(known, args)
     if body is not None and operation.body is not None:
         headers["Content-Type"] = operation.body.media
-    url = operation.server + _path(operation.path, filled) + ("?" + "&".join(query) if query else "")
+    url = (
+        operation.server
+        + PLACEHOLDER.sub(lambda found: filled[found[1]], operation.path)
+        + ("?" + "&".join(query) if query else "")
+    )
     return Request(operation.method, url, headers, body)
 
 
@@ -76,18 +80,6 @@ def _check(schema: Schema | None, value: Any, place: str) -> None:
     if reason is not None:
         inner, _, why = reason.partition(": ")
         raise RequestFault(f"{place}{'' if inner == '/' else inner}: {why}")
-
-
-def _path(template: str, filled: Mapping[str, str]) -> str:
-    """Return the path; no segment of it is empty by its values, or `.` or `..`."""
-    segments = []
-    for segment in template.split("/"):
-        named = PLACEHOLDER.findall(segment)
-        whole = PLACEHOLDER.sub(lambda found: filled[found[1]], segment)
-        if named and unquote(whole) in _DOTS:
-            raise RequestFault(f"/{named[0]}: would lead to another path")
-        segments.append(whole)
-    return "/".join(segments)
 
 
 def _segment(one: Parameter, value: Any) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +16,17 @@ from runtime_core.addresses import parse_networks
 from runtime_core.binding import NotConnected
 from runtime_core.pack import read_folder
 from sense_worker.cli import main
+from tests.notes_service import notes_service
 from tests.runtime_core.adapters.acting import Acting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from runtime_core.binding import Holder
+    from tests.notes_service import NotesService
 
 PACKS = Path(__file__).parents[2] / "examples/packs"
 NAMES = ["desk", "git", "notes"]
-DECLARED = b"http://127.0.0.1:8765/v1"
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -52,10 +52,9 @@ class Hub:
 class Desk(Acting):
     """Ana may do all in project apollo, with a repository as her workspace and the service on loopback."""
 
-    def __init__(self, folder: Path, service: subprocess.Popen[str]) -> None:
+    def __init__(self, folder: Path, service: NotesService) -> None:
         self.service = service
-        assert service.stdout is not None
-        address, self.code = service.stdout.readline().strip().split(", pairing code ")
+        self.code = service.code
         self.repository = folder / "repository"
         git = str(shutil.which("git"))
         subprocess.run([git, "init", "-q", "-b", "main", str(self.repository)], check=True)
@@ -67,8 +66,9 @@ class Desk(Acting):
         self.hub = Hub()
         self.rows.join("acme", "apollo", "ana")
         for name in ("git", "notes", "desk"):
-            surface, *others = read_folder(PACKS / name)
-            self.install((surface.replace(DECLARED, address.encode()), *others), {"git": git})  # type: ignore[arg-type]
+            files = read_folder(PACKS / name)
+            calling = files._replace(surface=service.surface(files.surface)) if name == "notes" else files
+            self.install(calling, {"git": git})
             self.activate(name, "apollo", str(self.repository) if name == "git" else None)
             self.grant(name, "verb.exec.read", "verb.exec.write", "pack.connect")
 
@@ -92,12 +92,8 @@ class Desk(Acting):
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """The packs with their service, stopped at the end."""
-    program = [sys.executable, str(PACKS / "notes/service.py"), "0"]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as service:
-        try:
-            yield Desk(tmp_path, service)
-        finally:
-            service.kill()
+    with notes_service() as service:
+        yield Desk(tmp_path, service)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -169,8 +165,7 @@ def test_desk(desk: Desk) -> None:
     seen = desk.do("desk.overview", {"limit": 1})["steps"]
     assert (seen[1]["result"]["stdout"], seen[2]["result"]["body"]["notes"][0]["title"]) == (commit, "Second")
     desk.stage("a.txt", "three")
-    desk.service.kill()
-    desk.service.wait()
+    desk.service.end()
     late = desk.fail("desk.commit", {"message": "Third", "confirm": True})
     assert late.error.startswith("not reached: 127.0.0.1:")
     assert late.error.endswith(" (step 3 of 3: notes.add)")

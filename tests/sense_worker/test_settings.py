@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from ipaddress import ip_network
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,7 +37,7 @@ def test_without_an_environment_every_setting_has_its_default():
     assert settings.database_url == f"sqlite:///{settings.home}/sense.db"
     assert settings.session_file == settings.home / "operator.session"
     assert settings.retry_schedule_s == (5, 300, 1_800, 7_200, 18_000, 36_000, 36_000)
-    assert (settings.allow_mock, settings.audit_fsync) == (False, True)
+    assert (settings.allow_mock, settings.audit_fsync, settings.exec_networks) == (False, True, ())
     assert (settings.redis_url, settings.broker_url, settings.secret_keys) == (None, None, None)
 
 
@@ -48,6 +49,7 @@ def test_the_environment_is_read_by_name(tmp_path: Path):
             "SENSE_INTAKE": "2",
             "SENSE_SWEEP_S": "0.1",
             "SENSE_RETRY_SCHEDULE_S": "1,2.5",
+            "SENSE_EXEC_NETWORKS": "10.0.0.0/8, fd00::/8",
             "SENSE_LOG_FORMAT": "json",
             "SENSE_ACTIVATION_FILE": str(tmp_path / "a.json"),
             "PATH": "/bin",
@@ -57,6 +59,7 @@ def test_the_environment_is_read_by_name(tmp_path: Path):
     assert (settings.intake, settings.sweep_s, settings.retry_schedule_s) == (2, 0.1, (1.0, 2.5))
     assert settings.log_format == "json"
     assert settings.activation_file == tmp_path / "a.json"
+    assert settings.exec_networks == (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
     assert settings.database_url == f"sqlite:///{tmp_path}/sense.db"
     assert (settings.key_file, settings.audit_file) == (tmp_path / "secret.keys", tmp_path / "audit.jsonl")
 
@@ -178,6 +181,9 @@ def test_no_setting_takes_an_empty_value(name: str, value: str):
         ("SENSE_RETRY_SCHEDULE_S", "5,hunter2", "separated by commas"),
         ("SENSE_RETRY_SCHEDULE_S", "5,9999999", "less than or equal to 2592000"),
         ("SENSE_RETRY_SCHEDULE_S", ",".join(["5"] * 65), "at most 64"),
+        ("SENSE_EXEC_NETWORKS", "10.0.0.1/8", "networks separated by commas"),
+        ("SENSE_EXEC_NETWORKS", "10.0.0.0/8,", "networks separated by commas"),
+        ("SENSE_EXEC_NETWORKS", "hunter2", "networks separated by commas"),
         ("SENSE_LOG_LEVEL", "hunter2", "'debug', 'info', 'warning' or 'error'"),
         ("SENSE_LOG_FORMAT", "JSON", "'console' or 'json'"),
         ("SENSE_DATABASE_URL", "mysql://a:hunter2@h/d", "postgresql://"),
