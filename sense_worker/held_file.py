@@ -15,7 +15,23 @@ _T = TypeVar("_T")
 _Mark = tuple[int, int, int, int, int]
 
 
-class HeldFile(Generic[_T]):
+class Held(Generic[_T]):
+    """A credential that its holder has in memory alone."""
+
+    def __init__(self, value: _T) -> None:
+        self._value = value
+
+    @property
+    def path(self) -> Path | None:
+        """Its place; None where it has none."""
+        return None
+
+    def renewed(self) -> _T:
+        """Return it."""
+        return self._value
+
+
+class HeldFile(Held[_T]):
     """What a file says of one credential. Another credential in its place is passed over: nobody changes unasked.
 
     `read` raises HcpError for a file that cannot be used; the first time that is the caller's to see. `same` tells

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from runtime_core.errors import UsageError
@@ -52,6 +53,12 @@ class AnyClient:
         Raises UsageError for a file that is none, and where no server is named.
         """
         return cls(held_session(path), redis_url or _named_url(), **options)
+
+    def under(self, session: HeldSession) -> Self:
+        """Return a client for another session over the same connections; close only the one that made them."""
+        other = copy.copy(self)
+        other._session = session  # noqa: SLF001 - of its own kind
+        return other
 
     def _connect(self, redis_url: str, connections: int) -> None:
         raise NotImplementedError

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from runtime_core.audit_chain import ChainedAudit
-    from sense_worker.held_file import HeldFile
+    from sense_worker.held_file import Held
     from sense_worker.operator.acting import Acting, SessionFile
     from sense_worker.settings import Settings
     from sense_worker.storage.engine import Database
@@ -93,7 +93,7 @@ class Desk:
         vault: Vault,
         audit: ChainedAudit,
         registry: Registry,
-        session_file: HeldFile[SessionFile],
+        session_file: Held[SessionFile],
         ring: Callable[[Iterable[str]], None] | None = None,
     ) -> None:
         self.settings = settings

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from sense_worker.operator.acting import held_session
+from sense_worker.held_file import Held
+from sense_worker.operator.acting import SessionFile, held_session
 from sense_worker.operator.connections import Connections
 from sense_worker.operator.grants import Grants
 from sense_worker.operator.initialize import DEFAULT_TENANT, OPERATOR, initialize
@@ -23,7 +24,7 @@ from sinks.registry import Registry
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sense_worker.operator.views import InitResult
+    from sense_worker.operator.views import InitResult, IssuedSession
     from sense_worker.settings import Settings
 
 
@@ -55,6 +56,14 @@ class Operator(Principals, Grants, Packs, Connections, SinksRoutes, Rotation, Re
         See `sense_worker.operator.initialize`.
         """
         return initialize(settings, tenant, principal)
+
+    def acting_as(self, issued: IssuedSession) -> Self:
+        """Act as a session just issued, over what this one has open: such as to activate packs on it.
+
+        It is held in memory alone, as a web app holds its logins. Close this one, not the returned one.
+        """
+        held = Held(SessionFile(issued.tenant, issued.principal, issued.id, issued.secret))
+        return type(self)(self.settings, self._database, self._vault, self._audit, self._registry, held, self._ring)
 
     def close(self) -> None:
         """Close the connections and the audit's files."""

@@ -44,8 +44,8 @@ class Rotation(Activations):
                 row = self._session(change, session_id)
                 held = SessionFile(row.tenant, row.principal, row.id, new_secret())
                 ends_at = self._replace(change, SESSION, row, held.secret, overlap)
-                own = [self._session_file.path] if session_id == change.acting.session_id else []
-                places = ([] if file is None else [file]) + own
+                own = self._session_file.path if session_id == change.acting.session_id else None
+                places = [place for place in (file, own) if place is not None]
                 written = [drafts.enter_context(Draft(_free(place, held), held.text)) for place in places]
             for draft in written:
                 draft.publish()

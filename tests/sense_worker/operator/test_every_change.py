@@ -53,7 +53,7 @@ SAME = {"issue_session": "create_session"} | {
     f"ensure_{name}": f"add_{name}" for name in ("principal", "project", "member", "grant", "sink", "route")
 }
 """Second names of a change."""
-NO_CHANGE = {"open", "initialize", "close", "acting", "seal", "explain"}
+NO_CHANGE = {"open", "initialize", "close", "acting", "acting_as", "seal", "explain"}
 READING = re.compile(r"(list|show)_\w+|status")
 
 GUARDED = (
