@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from runtime_core import closed
 from runtime_core.errors import DoorError
 from runtime_core.exact_json import shown
 from runtime_core.schema_size import resolved
@@ -111,10 +112,13 @@ class Document:
     def _operations(self) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
         """Yield path, method, path item and operation."""
         for path, item in _object(self.root.get("paths")).items():
-            item = self._follow(item)  # noqa: PLW2901 - the item itself, wherever it stands
+            try:
+                found = self._follow(item)
+            except DocumentFault:
+                continue  # what stands elsewhere is nothing of this document
             for method in METHODS:
-                if isinstance(item.get(method), dict):
-                    yield path, method, item, item[method]
+                if isinstance(found.get(method), dict):
+                    yield path, method, found, found[method]
 
     def _server(self, place: str, item: dict[str, Any], operation: dict[str, Any]) -> str:
         """Return the first server of the closest list."""
@@ -132,37 +136,23 @@ class Document:
         return url.rstrip("/")
 
     def _parameters(self, place: str, item: dict[str, Any], operation: dict[str, Any]) -> tuple[Parameter, ...]:
-        """Return the parameters, those of the operation in place of those of its path."""
+        """Return the parameters, the operation's in place of its path's; optional ones may be left out."""
         found: dict[tuple[str, str], Parameter] = {}
-        for declared in (*_list(item.get("parameters")), *_list(operation.get("parameters"))):
-            one = self._parameter(place, self._follow(declared))
-            if one is not None:
-                found[one.name, one.place] = one
+        for given in (*_list(item.get("parameters")), *_list(operation.get("parameters"))):
+            declared = self._follow(given)
+            name, where = declared.get("name"), declared.get("in")
+            if not isinstance(name, str) or not name or not isinstance(where, str):
+                raise DocumentFault(f"{place}: a parameter without name or place")
+            if where == "header" and name.lower() in _IGNORED_HEADERS:
+                continue
+            required = where == "path" or declared.get("required") is True
+            try:
+                found[name, where] = _parameter(f"{place}: parameter {shown(name)}", name, where, declared)
+            except DocumentFault:
+                found.pop((name, where), None)
+                if required:
+                    raise
         return tuple(found.values())
-
-    def _parameter(self, place: str, declared: dict[str, Any]) -> Parameter | None:
-        name, where = declared.get("name"), declared.get("in")
-        if not isinstance(name, str) or not name or not isinstance(where, str):
-            raise DocumentFault(f"{place}: a parameter without name or place")
-        if where == "header" and name.lower() in _IGNORED_HEADERS:
-            return None
-        about = f"{place}: parameter {shown(name)}"
-        if where == "cookie":
-            if declared.get("required") is True:
-                raise DocumentFault(f"{about}: cookies are not sent")
-            return None
-        style = declared.get("style", _STYLES.get(where, ("",))[0])
-        if style not in _STYLES.get(where, ()):
-            raise DocumentFault(f"{about}: style {shown(style)} in {shown(where)} is not served")
-        if where == "header" and (_HEADER.fullmatch(name) is None or name.lower() in _FRAMING_HEADERS):
-            raise DocumentFault(f"{about}: no header that an arg may set")
-        content = _object(declared.get("content"))
-        if content and list(content) != [JSON_BODY]:
-            raise DocumentFault(f"{about}: its content must be {JSON_BODY}")
-        schema = _object(content.get(JSON_BODY)).get("schema") if content else declared.get("schema")
-        explode = declared.get("explode", where == "query") is True
-        required = where == "path" or declared.get("required") is True
-        return Parameter(name, where, required, explode, bool(content), schema)
 
     def _body(self, operation: dict[str, Any]) -> Body | None:
         if "requestBody" not in operation:
@@ -195,6 +185,23 @@ class Document:
                 raise DocumentFault(f"reference {shown(reference)}: leads out of the document")
             part = resolved(self.root, reference[1:])
         raise DocumentFault("references run in a circle")
+
+
+def _parameter(about: str, name: str, where: str, declared: dict[str, Any]) -> Parameter:
+    """Return a declared parameter. Raises DocumentFault for one that is not served."""
+    if where == "cookie":
+        raise DocumentFault(f"{about}: cookies are not sent")
+    style = declared.get("style", _STYLES.get(where, ("",))[0])
+    if style not in _STYLES.get(where, ()):
+        raise DocumentFault(f"{about}: style {closed.found(style)} in {shown(where)} is not served")
+    if where == "header" and (_HEADER.fullmatch(name) is None or name.lower() in _FRAMING_HEADERS):
+        raise DocumentFault(f"{about}: no header that an arg may set")
+    content = _object(declared.get("content"))
+    if content and list(content) != [JSON_BODY]:
+        raise DocumentFault(f"{about}: its content must be {JSON_BODY}")
+    schema = _object(content.get(JSON_BODY)).get("schema") if content else declared.get("schema")
+    explode = declared.get("explode", where == "query") is True
+    return Parameter(name, where, where == "path" or declared.get("required") is True, explode, bool(content), schema)
 
 
 def read_document(source: dict[str, Any] | str) -> Document:

@@ -1,4 +1,6 @@
-"""One HTTP exchange: one request, one answer, within a deadline; no redirect, proxy, cookie or second try.
+"""One HTTP exchange: one request, one answer, within a deadline; no redirect, proxy or second try.
+
+A session serves one exchange: no cookie and no connection outlives it.
 
 aiohttp (the extra `openapi`) is imported here only.
 """
@@ -114,7 +116,6 @@ async def _exchanged(request: Request, limits: Limits) -> Answer:
     connector = aiohttp.TCPConnector(resolver=_Resolver(door), socket_factory=door.socket, force_close=True)
     session = aiohttp.ClientSession(
         connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         middlewares=(_once,),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -151,8 +152,6 @@ async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType)
 async def _read(response: aiohttp.ClientResponse, limit: int) -> Answer:
     if response.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise NoAnswer("it was packed, which was not asked for")
-    if (response.content_length or 0) > limit:
-        raise OverOutput
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
@@ -194,7 +193,10 @@ class _Resolver(ThreadedResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        found = await super().resolve(host, port, family)
+        try:
+            found = await super().resolve(host, port, family)
+        except UnicodeError:
+            raise NotReached("its name is none") from None
         for one in found:
             self._door.check(one["host"])
         return found

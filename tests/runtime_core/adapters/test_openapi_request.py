@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from typing import Any
+import random
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +16,9 @@ from runtime_core.adapters.openapi_plan import plan_of
 from runtime_core.adapters.openapi_request import RequestFault, build
 from runtime_core.manifest import parse_manifest
 from tests.runtime_core.adapters.calling import document, json_body, operation, parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HOST = "https://api.test"
 BOTH = pytest.mark.parametrize("version", ["3.0.0", "3.0.4", "3.1.0", "3.1.1"])
@@ -299,14 +306,20 @@ class TestDocuments:
             (operation(path="/a?x=1"), "no plain template"),
             (operation(path="/a#b"), "no plain template"),
             (operation(path="/a/../b"), "no plain template"),
-            (operation(parameters=[parameter("q", "query", style="deepObject")]), "style"),
+            (operation(parameters=[parameter("q", "query", style="deepObject", required=True)]), "style"),
             (operation(path="/t/{id}", parameters=[parameter("id", "path", style="matrix")]), "style"),
-            (operation(parameters=[parameter("q", "body")]), "style"),
+            (operation(parameters=[parameter("q", "body", required=True)]), "style"),
             (operation(parameters=[parameter("c", "cookie", required=True)]), "cookies are not sent"),
-            (operation(parameters=[parameter("Host", "header")]), "no header that an arg may set"),
-            (operation(parameters=[parameter("Content-Length", "header")]), "no header that an arg may set"),
-            (operation(parameters=[parameter("a b", "header")]), "no header that an arg may set"),
-            (operation(parameters=[parameter("q", "query", content={"text/xml": {}})]), "its content must be"),
+            (operation(parameters=[parameter("Host", "header", required=True)]), "no header that an arg may set"),
+            (
+                operation(parameters=[parameter("Content-Length", "header", required=True)]),
+                "no header that an arg may set",
+            ),
+            (operation(parameters=[parameter("a b", "header", required=True)]), "no header that an arg may set"),
+            (
+                operation(parameters=[parameter("q", "query", content={"text/xml": {}}, required=True)]),
+                "its content must be",
+            ),
             (operation(parameters=[{"in": "query"}]), "without name or place"),
             (operation(parameters=[{"$ref": "https://evil.test/p.json"}]), "leads out of the document"),
             (operation(parameters=[{"$ref": "#/components/parameters/Self"}]), "run in a circle"),
@@ -322,9 +335,67 @@ class TestDocuments:
         assert reason in unserved(document(HOST, paths, components={"parameters": circle}))
 
     def test_what_means_nothing(self) -> None:
-        """Header parameters that the specification ignores, and optional cookies, are no args."""
-        declared = [parameter("Accept", "header", required=True), parameter("c", "cookie")]
+        """Headers that the specification ignores, and optional parameters that are not served, are no args."""
+        declared = [
+            parameter("Accept", "header", required=True),
+            parameter("c", "cookie"),
+            parameter("Range", "header"),
+            parameter("deep", "query", style="deepObject"),
+        ]
         assert request(operation(parameters=declared), {}).headers == {}
+        assert refused(operation(parameters=declared), {"deep": "x"}) == "/deep: the operation has no such parameter"
         assert (
             refused(operation(parameters=declared), {"Accept": "x"}) == "/Accept: the operation has no such parameter"
         )
+
+
+ODD: list[Any] = [
+    *(None, True, False, 0, -1, 1.5, "", "x", "..", "type", "{id}", "/a/{id}", "http://h", "#/", "#", "https://x/y"),
+    *([], [{}], ["a", None], {}, {"$ref": "#/"}, {"$ref": "#"}, {"a": {"$ref": "#/components/schemas/NewNote"}}),
+    {"type": "object", "properties": {"x": {"readOnly": True}}, "required": ["x", 1]},
+]
+WORDS = ["$ref", "schema", "style", "explode", "content", "servers", "required", "allOf", "nullable", "items", "in"]
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to every part of a value but itself."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inner:
+        yield (*way, key)
+        yield from places(part, (*way, key))
+
+
+def broken(found: dict[str, Any], seed: int) -> None:
+    """Break a document in up to four places."""
+    chance = random.Random(seed)
+    found["openapi"] = chance.choice(["3.0.3", "3.1.0"])
+    for _ in range(chance.randint(1, 4)):
+        *way, last = chance.choice(list(places(found)))
+        part: Any = found
+        for key in way:
+            part = part[key]
+        if isinstance(part, dict) and chance.random() < 0.4:
+            part.pop(last)
+            last = chance.choice(WORDS)
+        part[last] = copy.deepcopy(chance.choice(ODD))
+
+
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_broken_documents(first: int) -> None:
+    """Whatever stands in a document: it is called as one address, or there is a reason why not."""
+    whole = json.loads((Path(__file__).parents[3] / "examples/packs/notes/surface.json").read_text())
+    for seed in range(first, first + 50):
+        surface = copy.deepcopy(whole)
+        broken(surface["adapter"]["document"], seed)
+        read = parse_manifest(json.dumps(surface).encode())
+        faults = len(read.warnings)
+        for verb in read.verbs.values():
+            try:
+                got = build(plan_of(read, verb), {"id": "a/b", "title": "x", "limit": 1})
+            except DocumentFault:
+                faults -= 1
+            except RequestFault as fault:
+                assert str(fault).startswith(("/", ": "))
+            else:
+                assert re.fullmatch(r"https?://[!-~]+", got.url), seed
+        assert faults in {0, 1 - len(read.verbs)}, "one warning a command, or one for the document"
