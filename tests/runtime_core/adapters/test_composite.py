@@ -139,6 +139,8 @@ class TestWithAWrite:
         assert world.run("flow", "flow.run", {"apply": True}).ok
         assert world.leaf.entered == [("leaf.gated", {})]
 
+    @pytest.mark.spec("1.5.adapters")
+    @pytest.mark.spec("9.6.4")
     def test_both_rights_and_confirm(self) -> None:
         """It runs, and each step has lines of its own with its own verb, a write also its begin."""
         world = Flow()
