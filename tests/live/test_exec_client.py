@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +23,11 @@ from tests.live.worlds import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from sense_worker.storage.engine import Database
 
 pytestmark = pytest.mark.timeout(180)
+ROOT = Path(__file__).parents[2]
 
 
 @contextmanager
@@ -232,6 +236,28 @@ def test_a_rotated_session_file_is_taken_up(world, tmp_path):
         handle = client.submit("tool", "tool.say", {"text": "new"})
         assert handle.result() == said("new")
     assert os.stat(place).st_mode & 0o777 == 0o600  # noqa: PTH116
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_the_node_example_runs_a_command(world, tmp_path):
+    """exec.mjs prints the result envelope and exits by it, with Node's own modules only."""
+    world.commands()
+    place = tmp_path / "ana.session"
+    SessionFile("t-red", "ana", world.held.session_id, world.held.secret).write(place)
+
+    def node(*words: str) -> tuple[int, str]:
+        names = {"SENSE_SESSION_FILE": str(place), "SENSE_REDIS_URL": str(world.settings.redis_url)}
+        argv = ["node", str(ROOT / "examples/exec/exec.mjs"), *words]
+        environment = {"PATH": os.environ["PATH"]} | names
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stdout or done.stderr
+
+    code, printed = node("tool", "tool.say", '{"text": "größe 🦉"}')
+    assert (code, json.loads(printed)) == (0, said("größe 🦉").plain())
+    assert node("tool", "tool.none")[0] == 1
+    assert "refused: malformed" in node("NO", "tool.say")[1]
+    assert "usage: exec.mjs" in node()[1]
+    assert "no answer within" in node("tool", "tool.wait", "{}", "0.1")[1]
 
 
 def test_an_abandoned_call_leaves_no_stuck_connection(world):
