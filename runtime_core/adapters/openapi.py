@@ -147,6 +147,8 @@ def _body(answer: Answer, limit: int, secrets: list[str]) -> Any:
     """Return the body without any secret: JSON as its value, text as text, nothing as None. Raises ValueError."""
     if not answer.body:
         return None
+    if answer.packed:
+        raise ValueError("answered a packed body, which was not asked for")
     if is_json(answer.media):
         try:
             return _clean(parse(answer.body, limit=limit, what="body"), secrets)

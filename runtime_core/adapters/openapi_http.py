@@ -44,6 +44,8 @@ class Answer(NamedTuple):
     """The media type in lower case, without its parameters; empty where none was named."""
     charset: str
     body: bytes
+    packed: bool
+    """The body is as it came, under a content encoding that was not asked for."""
 
 
 class Limits(NamedTuple):
@@ -150,15 +152,14 @@ async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType)
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> Answer:
-    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
-        raise NoAnswer("it was packed, which was not asked for")
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
         if len(body) > limit:
             raise OverOutput
     media = response.content_type.lower() if "Content-Type" in response.headers else ""
-    return Answer(response.status, media, response.charset or "utf-8", bytes(body))
+    packed = response.headers.get("Content-Encoding", "identity").lower() != "identity"
+    return Answer(response.status, media, response.charset or "utf-8", bytes(body), packed)
 
 
 class _Door:
