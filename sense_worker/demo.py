@@ -5,7 +5,9 @@ The git pack with its hooks in a real repository, two principals, a private serv
 1. ana commits: the trigger arrives at two sinks, her inbox and her log file. Ben wants it too, and it is not his.
 2. ana changes the branch: she has no grant for that trigger, and the attempt is denied.
 3. the operator revokes her grant, and she commits again: denied at both sinks.
-4. the explanations of both denials name the step, the text and the clause; the audit is whole and holds them.
+   The explanations of both denials name the step, the text and the clause.
+4. ana runs commands through the queue: `sense_worker.demo_commands`.
+5. the audit is whole and holds all of it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core.errors import UsageError
 from sense_worker.audit_check import check_audit
-from sense_worker.demo_stage import DemoFailed, staged
+from sense_worker.demo_commands import Desk
+from sense_worker.demo_stage import expect, staged
 from sense_worker.health import check_health
 from sense_worker.operator import Operator
 from sense_worker.up_file import discover_redis_url
@@ -91,6 +94,14 @@ def run_demo(
             missing = _branch(stage, cast)
             chapter("missing_grant", "Ana changes the branch: she has no grant for that trigger", missing)
             chapter("revoked", "Her grant is revoked, and she commits again", _second_commit(stage, cast))
+            desk = Desk(stage, operator, stage.folder / "ana.session")
+            chapter("commands", "Ana may run the commands of git that read", desk.provide(source))
+            chapter("read", "She has one run through the queue, and gets its result", desk.read())
+            chapter("denied_write", "She has no grant to write: her commit is denied", desk.denied())
+            chapter(
+                "unconfirmed", "Granted, and unconfirmed: refused before anything was minted or ran", desk.unconfirmed()
+            )
+            chapter("confirmed", "She confirms the same commit, and it is there", desk.confirmed())
             chapter("audit", "The worker stops in order, and the audit is whole", _stopped(stage))
         if keep:
             chapter("kept", "The home and the repository are kept", {"folder": str(stage.folder)})
@@ -153,17 +164,17 @@ def _commit(stage: Stage, text: str) -> str:
 def _first_commit(stage: Stage, cast: Cast) -> dict[str, Any]:
     commit = _commit(stage, "Write the first note")
     told = _settled(stage, cast, cast.inbox, set())
-    _expect(
+    expect(
         "the deliveries",
         {route.sink: route.state for route in told.routes},
         dict.fromkeys(("inbox", "ana-log"), "delivered"),
     )
-    _expect("ben's route", told.without, {NOT_HIS: 1})
+    expect("ben's route", told.without, {NOT_HIS: 1})
     inbox = [row for row in cast.operator.list_inbox(principal="ana") if row.event_id == told.id]
-    _expect("rows in ana's inbox", len(inbox), 1)
-    _expect("rows in ben's inbox", len(cast.operator.list_inbox(principal="ben")), 0)
+    expect("rows in ana's inbox", len(inbox), 1)
+    expect("rows in ben's inbox", len(cast.operator.list_inbox(principal="ben")), 0)
     lines = [json.loads(line) for line in cast.log_file.read_text().splitlines()]
-    _expect("lines in ana's log file", [line["data"]["commit"] for line in lines], [commit])
+    expect("lines in ana's log file", [line["data"]["commit"] for line in lines], [commit])
     return {
         "commit": commit,
         "event": told.id,
@@ -183,29 +194,29 @@ def _second_commit(stage: Stage, cast: Cast) -> dict[str, Any]:
     cast.operator.revoke_grant(cast.grant)
     commit = _commit(stage, "Write the second note")
     told = _settled(stage, cast, cast.inbox, before)
-    _expect("lines in ana's log file", len(cast.log_file.read_text().splitlines()), 1)
+    expect("lines in ana's log file", len(cast.log_file.read_text().splitlines()), 1)
     return {"revoked": cast.grant, "commit": commit, **_denied(cast, told, sinks=2)}
 
 
 def _denied(cast: Cast, told: Explanation, sinks: int) -> dict[str, Any]:
     """Check that every delivery was denied for the missing grant, and that nothing of it reached the inbox."""
-    _expect("the texts", [route.text for route in told.routes], [MISSING] * sinks)
-    _expect("the states", {route.state for route in told.routes}, {"denied"})
+    expect("the texts", [route.text for route in told.routes], [MISSING] * sinks)
+    expect("the states", {route.state for route in told.routes}, {"denied"})
     ended = {
         (step.name, step.outcome) for route in told.routes for step in route.steps if step.outcome.startswith("denied")
     }
-    _expect("the explained step", ended, {("require_capability", MISSING)})
+    expect("the explained step", ended, {("require_capability", MISSING)})
     inbox = {row.event_id for row in cast.operator.list_inbox(principal="ana")}
-    _expect("in ana's inbox", told.id in inbox, False)
+    expect("in ana's inbox", told.id in inbox, False)
     return {"event": told.id, "denied": [_shown(route) for route in told.routes], "explained": told}
 
 
 def _stopped(stage: Stage) -> dict[str, Any]:
-    _expect("the exit code of `sense-worker up`", stage.stop(), 0)
+    expect("the exit code of `sense-worker up`", stage.stop(), 0)
     check = check_audit(stage.settings)
-    _expect("problems of the audit", [problem.text for problem in check.problems], [])
+    expect("problems of the audit", [problem.text for problem in check.problems], [])
     denials = sum(MISSING in line for line in stage.settings.audit_file.read_text().splitlines())
-    _expect("denials in the audit", denials, 3)
+    expect("denials in the audit", denials, 3)
     return {"verified": f"{check.verified} of {check.lines} lines", "anchors": check.anchors, "denials": denials}
 
 
@@ -224,8 +235,3 @@ def _settled(stage: Stage, cast: Cast, route: str, before: set[str]) -> Explanat
 
 def _shown(route: RouteReceipt) -> str:
     return f"{route.owner} -> {route.sink}: {route.text or route.state}"
-
-
-def _expect(what: str, actual: object, expected: object) -> None:
-    if actual != expected:
-        raise DemoFailed("demo", f"{what}: {actual!r} instead of {expected!r}")

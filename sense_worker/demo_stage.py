@@ -39,6 +39,12 @@ class DemoFailed(HcpError):
     """Something that the demo says did not happen."""
 
 
+def expect(what: str, actual: object, expected: object) -> None:
+    """Raise DemoFailed where something is not as the demo says."""
+    if actual != expected:
+        raise DemoFailed("demo", f"{what}: {actual!r} instead of {expected!r}")
+
+
 class Stage:
     """The folder and the processes of one demo."""
 

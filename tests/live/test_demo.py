@@ -52,7 +52,8 @@ def audit_is_whole(home):
 
 
 @pytest.mark.spec("9.7.sense")
-def test_a_commit_arrives_and_the_ones_without_a_grant_do_not(folder):
+@pytest.mark.spec("4.5.2")
+def test_commits_arrive_and_commands_run_and_what_has_no_grant_does_not(folder):
     """Everything the story says happened, as one object; `--keep` leaves what happened to be looked at."""
     process = demo(folder, "--json", "--keep")
     out, err = process.communicate(timeout=100)
@@ -73,10 +74,37 @@ def test_a_commit_arrives_and_the_ones_without_a_grant_do_not(folder):
             assert (route["clause"], outcomes["require_land"]) == ("§9.7.sense", "passed")
             assert outcomes["require_capability"] == "denied: missing sense.enable"
     assert told["revoked"]["explained"]["without"] == {"denied: privacy.land personal": 1}
+    assert_commands(told)
     kept = Path(told["kept"]["folder"])
     assert (kept.parent, (kept / "repository" / ".git").is_dir()) == (folder, True)
     assert audit_is_whole(kept / "home")
     shutil.rmtree(kept)
+
+
+def assert_commands(told):
+    """A read, a denied write, one that lacks its confirmation, and the same one confirmed, all of one repository."""
+    write = ["git.commit", "Commit by a command"]
+    asked = {name: told[name]["asked"].partition(" ") for name in ("read", "denied_write", "unconfirmed", "confirmed")}
+    args = {name: (verb, json.loads(text)) for name, (verb, _, text) in asked.items()}
+    assert args == {
+        "read": ("git.log", {"limit": 2}),
+        "denied_write": (write[0], {"message": write[1], "confirm": True}),
+        "unconfirmed": (write[0], {"message": write[1]}),
+        "confirmed": (write[0], {"message": write[1], "confirm": True}),
+    }
+    assert [line[41:] for line in told["read"]["result"]] == ["Write the second note", "Write the first note"]
+    outcomes = {name: (told[name]["ok"], told[name].get("error"), told[name]["in_the_audit"]) for name in asked}
+    assert outcomes == {
+        "read": (True, None, ["exec"]),
+        "denied_write": (False, "denied: missing verb.exec.write for git.commit", ["exec"]),
+        "unconfirmed": (False, "confirm required", ["exec"]),
+        "confirmed": (True, None, ["exec.begin", "exec.end"]),
+    }
+    assert told["confirmed"]["commit"] not in (told["delivered"]["commit"], told["revoked"]["commit"])
+    folder = Path(told["kept"]["folder"]) / "repository"
+    log = ["git", "-C", str(folder), "log", "--format=%H %s", "-n", "1"]
+    newest = subprocess.run(log, capture_output=True, text=True, check=True).stdout.strip()
+    assert newest == f"{told['confirmed']['commit']} Commit by a command"
 
 
 def test_what_does_not_happen_fails_the_demo(folder):
