@@ -50,11 +50,12 @@ def check_audit(settings: Settings) -> AuditCheck:
 
 
 def _anchors(settings: Settings) -> list[tuple[int, str]]:
-    if not (settings.home / CHAIN_FILE).exists():
-        return []  # nothing was anchored under a name that was never made; a check makes none
+    named = (settings.home / CHAIN_FILE).exists()
     database = Database(settings.database_url)
     try:
         with database.read() as connection:
+            if not named:
+                return []  # nothing was anchored under a name that was never made; a check makes none
             return anchors_of(Rows(connection, database.kind), chain_name(settings))
     finally:
         database.dispose()

@@ -182,11 +182,16 @@ class _Look:
 
     def commands(self) -> tuple[bool, str]:
         """Whoever runs no exec worker is well as long as nobody queues a command."""
-        database = self._opened()
-        with database.read() as connection:
+        with self._opened().read() as connection:
             tenants = list(connection.scalars(sa.text("SELECT id FROM sense_tenant")))
-            now = database.now(connection)
-            due = connection.execute(_DUE_EXEC, {"now": now}).scalar()
+        requests = Database(self._settings.requests_url)
+        try:
+            check_schema(requests)
+            with requests.read() as connection:
+                now = requests.now(connection)
+                due = connection.execute(_DUE_EXEC, {"now": now}).scalar()
+        finally:
+            requests.dispose()
         with self._client() as client:
             pulses, redis_now = read_pulses(client, EXEC_HEALTH_KEY), redis_micros(client)
             oldest = oldest_entry(client, tenants, stream_of_exec)

@@ -26,6 +26,8 @@ class Ports:
     """One process's ledger, authority, audit and sinks, with the limits they work under."""
 
     database: Database
+    requests: Database
+    """Where requests for commands are kept: the same, or with SQLite a file of its own."""
     ledger: Ledger
     authorities: Authorities
     audit: ChainedAudit
@@ -58,3 +60,4 @@ class Ports:
         self.sinks.close()
         self.audit.close()
         self.database.dispose()
+        self.requests.dispose()

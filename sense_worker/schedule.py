@@ -49,7 +49,7 @@ class Sweep:
         self._redis = client
         self._bell = bell
         self._settings = settings
-        self._exec = ExecLedger(ports.database)
+        self._exec = ExecLedger(ports.requests)
         self._recorder = Recorder(ports)
         self._held_at = 0.0
         self._anchor_at = 0.0
@@ -93,7 +93,8 @@ class Sweep:
             lanes = self._ports.ledger.due_lanes(connection, moment)
             if held:
                 lanes += self._ports.ledger.due_lanes(connection, moment, held=True)
-            lanes += self._exec.due_lanes(connection, moment)
+        with self._ports.requests.read() as connection:
+            lanes += self._exec.due_lanes(connection, self._ports.requests.now(connection))
         self._bell.ring(lanes)
         return lanes
 
@@ -122,7 +123,7 @@ class Sweep:
             now = self._ports.database.now(connection)
         before = now - self._settings.retention_days * DAY_MICROS
         replies_before = now - int(self._settings.exec_result_s * 1e6)
-        with self._ports.database.write() as connection:
+        with self._ports.requests.write() as connection:
             more = self._exec.forget(connection, replies_before, before, PRUNE_EVENTS) == PRUNE_EVENTS
         for tenant in tenants:
             with self._ports.database.write() as connection:

@@ -284,6 +284,19 @@ class Settings(BaseSettings):
         return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={_unix_db(parts)}"
 
     @property
+    def requests_url(self) -> str:
+        """Where requests for commands are kept: in a file beside a SQLite ledger, else in the ledger's own database.
+
+        SQLite has one writer at a time, and under load a batch of events is it for some 100 ms: no command waits for
+        that.
+        """
+        place, mark, options = self.database_url.partition("?")
+        if not place.startswith("sqlite"):
+            return self.database_url
+        stem, dot, ending = place.rpartition(".")
+        return f"{stem}-requests{dot}{ending}{mark}{options}" if dot else f"{place}-requests{mark}{options}"
+
+    @property
     def key_file(self) -> Path:
         """Return the place of the secret keys where SENSE_SECRET_KEYS is unset."""
         return self.home / "secret.keys"

@@ -94,9 +94,12 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
     vault = Vault.load(settings)
     kinds = Registry.load() if registry is None else registry
     database = Database(settings.database_url, on_lost=end_lost)
+    beside = settings.requests_url != settings.database_url
+    requests = Database(settings.requests_url, on_lost=end_lost) if beside else database
     rotated: deque[Head] = deque()
     return Ports(
         database=database,
+        requests=requests,
         ledger=Ledger(database),
         authorities=Authorities(database, SqlAuthoritySource(database, kinds, vault)),
         audit=audit_log(settings, vault, rotated.append),

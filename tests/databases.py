@@ -231,7 +231,8 @@ def postgresql_url(postgres_server: Postgres) -> Iterator[str]:
 
 @pytest.fixture
 def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
-    """The URL of a fresh SQLite file with every table and no row."""
+    """The URL of a fresh SQLite file with every table and no row; the one for requests is beside it."""
+    shutil.copyfile(sqlite_template, tmp_path / "test-requests.db")
     return f"sqlite:///{shutil.copyfile(sqlite_template, tmp_path / 'test.db')}"
 
 

@@ -103,7 +103,7 @@ class ExecBench:
         for capability in ("verb.exec.read", "verb.exec.write"):
             self.grant("ana", capability)
         self.ports = build_ports(self.settings)
-        self.relaxed = Database(url, durable=False)
+        self.relaxed = Database(self.settings.requests_url, durable=False)
         self.tool = Tool()
         self.recorder = ExecRecorder(self.ports, self.relaxed, self.vault, client, KEEP_S)
 
@@ -181,9 +181,10 @@ class ExecBench:
 
     def claim(self) -> ClaimedExec:
         """Claim the one request that is due, as a process does that then dies or stalls."""
-        with self.database.write() as connection:
-            now = self.database.now(connection)
-            (claimed,) = ExecLedger(self.database).claim(connection, LANE, 1, 30_000_000, now)
+        requests = self.ports.requests
+        with requests.write() as connection:
+            now = requests.now(connection)
+            (claimed,) = ExecLedger(requests).claim(connection, LANE, 1, 30_000_000, now)
         return claimed
 
     def _authority(self, tenant: str) -> Any:
@@ -197,13 +198,13 @@ class ExecBench:
 
     def rows_of(self, column: str = "state") -> list[Any]:
         """Return a column of the requests, in the order of acceptance."""
-        with self.database.read() as connection:
+        with self.ports.requests.read() as connection:
             query = f"SELECT {column} FROM sense_exec ORDER BY accepted_at, id"
             return [row[0] for row in Statements(connection, self.database.kind).query(query)]
 
     def lapse(self) -> None:
         """Let every lease run out, as if its process had been killed long ago."""
-        with self.database.write() as connection:
+        with self.ports.requests.write() as connection:
             Statements(connection, self.database.kind).execute(
                 "UPDATE sense_exec SET due_at = 0 WHERE state = 'running'"
             )

@@ -76,8 +76,7 @@ def worker(
 
 def _check_start(loaded: Settings) -> None:
     """Refuse what no restart mends, before a supervisor restarts it for ever. Raises SettingsError, LedgerBusy."""
-    from sense_worker.storage.engine import Database
-    from sense_worker.storage.migrate import check_schema
+    from sense_worker.storage.migrate import check_schema, each_database
     from sense_worker.vault import Vault
 
     if loaded.redis_url is None:
@@ -85,11 +84,8 @@ def _check_start(loaded: Settings) -> None:
             "SENSE_REDIS_URL", "is not set", "set it, or run `sense-worker up` with a server of its own"
         )
     Vault.load(loaded)
-    database = Database(loaded.database_url)
-    try:
+    for database in each_database(loaded):
         check_schema(database)
-    finally:
-        database.dispose()
 
 
 def demo(
@@ -100,7 +96,7 @@ def demo(
     pack: GitPack = None,
     json: Annotated[bool, typer.Option("--json", help="Print the story as one JSON object.")] = False,
 ) -> None:
-    """Show it all at work in a temporary folder: a real commit, two sinks, two denials, the audit. Takes about 15 s."""
+    """Show it all at work in a temporary folder: commits, sinks, denials, queued commands, audit. About 20 s."""
     from sense_worker.cli.story import Story
     from sense_worker.demo import run_demo
 

@@ -70,7 +70,7 @@ class Engine:
         self._redis = client
         self._width = width
         self._keep_s = keep_s
-        self._ledger = ExecLedger(ports.database)
+        self._ledger = ExecLedger(ports.requests)
         self._lock = threading.Lock()
         self._running: dict[bytes, _Running] = {}
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
@@ -187,17 +187,16 @@ class Engine:
         ]
         free = 0 if lane is None else self.free
         claims: list[ClaimedExec] = []
-        authorities: Mapping[str, Authority] = {}
         # A power cut may undo the end of a read, which runs again, and a claim. The end of a write waits for the disk.
-        database = self._ports.database if any(one.write for one in done) else self._relaxed
+        database = self._ports.requests if any(one.write for one in done) else self._relaxed
         with database.write() as connection:
             now = database.now(connection)
             self._ledger.settle(connection, settlements, now)
             waiting = self._ledger.settle_aliases(connection, settlements, now)
             if lane is not None and free:
                 claims = self._ledger.claim(connection, lane, free, int(LEASE_S * 1e6), now)
-            if claims:
-                authorities = self._ports.authorities.current(connection, {one.tenant for one in claims})
+        # Read after the claim: what was withdrawn before it holds for what starts now.
+        authorities = self._ports.authorities.newest({one.tenant for one in claims}) if claims else {}
         self.start(claims, authorities, now, self._unwanted(claims))
         return [reply_to(self._vault, row, self._vault.open(settlement.reply)) for settlement, row in waiting]
 

@@ -76,8 +76,8 @@ def build_engine(settings: Settings, ports: Ports, vault: Vault) -> Engine:
 
 
 def relaxed_database(settings: Settings) -> Database:
-    """Return the ledger's database with commits that wait for no disk."""
-    return Database(settings.database_url, on_lost=end_lost, durable=False)
+    """Return the database of requests with commits that wait for no disk."""
+    return Database(settings.requests_url, on_lost=end_lost, durable=False)
 
 
 class ExecProcess:

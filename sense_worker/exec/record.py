@@ -65,30 +65,26 @@ class ExecRecorder:
         self._redis = client
         self._keep_s = keep_s
         self._engine = engine
-        self._ledger = ExecLedger(ports.database)
+        self._ledger = ExecLedger(ports.requests)
 
     def record(self, entries: Sequence[StreamEntry], redis_now: int) -> list[Recorded]:
         """Record entries; raises LedgerBusy or AuditUnavailable with nothing done, to be called again."""
         tenants = {entry.tenant for entry in entries}
-        work = self._admitted(entries, self._ports.authorities.cached(tenants), redis_now)
+        work = self._admitted(entries, self._ports.authorities.newest(tenants), redis_now)
         # A read whose client waits is worth no disk: after a power cut there is nobody to answer. What is acknowledged
         # and left for later is.
-        database = self._relaxed if work.all_start_here(self._engine) else self._ports.database
+        database = self._relaxed if work.all_start_here(self._engine) else self._ports.requests
         with database.write() as connection:
-            authorities = self._ports.authorities.locked(connection, tenants)
-            if any(authorities[tenant] is not work.authorities[tenant] for tenant in tenants):
-                work = self._admitted(entries, authorities, redis_now)
             now = self._write(connection, work, redis_now)
         if self._engine is not None:
-            self._engine.start(work.born, work.authorities, now)
+            # Read again: what was withdrawn before these rows were committed holds for what starts now.
+            self._engine.start(work.born, self._ports.authorities.newest(tenants), now)
         return [self._answer(work)]
 
     def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
         """Record one entry as dead without looking at it."""
         work = _Batch({})
         work.sort(RefusedExec(entry, word, detail))
-        with self._ports.database.write() as connection:
-            self._write(connection, work, entry.micros)
         return self._answer(work)
 
     def _admitted(self, entries: Sequence[StreamEntry], authorities: Mapping[str, Authority], redis_now: int) -> _Batch:
@@ -99,17 +95,22 @@ class ExecRecorder:
         return work
 
     def _write(self, connection: sa.Connection, work: _Batch, redis_now: int) -> int:
-        now = self._ports.database.now(connection)
+        now = self._ports.requests.now(connection)
         new = self._new(connection, work, redis_now, now)
         self._ledger.insert(connection, [self._born(work, row, now) for row in new])
         for one in work.withdrawn:
             self._withdraw(connection, work, one, now)
-        turned = [Turned(one.entry, one.word, one.detail) for one in work.refused]
-        self._ports.ledger.insert_dead(connection, [dead_record(one, now) for one in turned])
-        records = [_refuse_record(one) for one in work.refused] + work.records
-        if records:
-            self._ports.audit.append(records)
+        if work.records:
+            self._ports.audit.append(work.records)
         return now
+
+    def _keep_refused(self, work: _Batch) -> None:
+        """Keep what was refused among the dead entries, with its audit lines; a repeat of this changes nothing."""
+        turned = [Turned(one.entry, one.word, one.detail) for one in work.refused]
+        with self._ports.database.write() as connection:
+            now = self._ports.database.now(connection)
+            self._ports.ledger.insert_dead(connection, [dead_record(one, now) for one in turned])
+            self._ports.audit.append([_refuse_record(one) for one in work.refused])
 
     def _new(self, connection: sa.Connection, work: _Batch, redis_now: int, now: int) -> list[ExecRecord]:
         """Return the rows to insert; what is known by id or key is answered, refused, or waits for the first one."""
@@ -196,6 +197,8 @@ class ExecRecorder:
 
     def _answer(self, work: _Batch) -> Recorded:
         """Push what can be answered now; the rows are committed, and a repeat pushes it again."""
+        if work.refused:
+            self._keep_refused(work)
         pipeline = self._redis.pipeline(transaction=False)
         for request, force in work.cancelled:
             pipeline.set(cancel_key(request.hex()), b"force" if force else b"1", ex=CANCEL_KEPT_S)

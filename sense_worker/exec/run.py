@@ -71,7 +71,7 @@ class Runner:
         self._ports = ports
         self._cancellations = cancellations
         self._vault = vault
-        self._ledger = ExecLedger(ports.database)
+        self._ledger = ExecLedger(ports.requests)
         self._ahead = 0
         """Microseconds by which the database's clock is ahead of this host's: deadlines are told by the former."""
         self._writing: set[bytes] = set()
@@ -147,7 +147,7 @@ class Runner:
         """Mark the write in its row, under the lease; a composite with several writes has marked it once."""
         if self.writes(claimed):
             return True
-        with self._ports.database.write() as connection:
+        with self._ports.requests.write() as connection:
             ours = self._ledger.begin_write(connection, claimed.id, claimed.lease)
         if ours:
             self._writing.add(claimed.id)

@@ -21,7 +21,7 @@ from sense_worker.operator.principals import session_row
 from sense_worker.operator.views import InitResult
 from sense_worker.storage.authority import bump_authority, lock_authority
 from sense_worker.storage.engine import Database
-from sense_worker.storage.migrate import migrate
+from sense_worker.storage.migrate import each_database, migrate
 from sense_worker.storage.schema import GRANT, PRINCIPAL, SESSION, SINK, TENANT
 from sense_worker.vault import Vault
 from sense_worker.wiring import audit_log
@@ -50,7 +50,8 @@ def initialize(settings: Settings, tenant: str, principal: str) -> InitResult:
     path = settings.home / f"{OPERATOR if tenant == DEFAULT_TENANT else tenant}.session"
     audit = audit_log(settings, vault)
     try:
-        migrate(database)
+        for one in each_database(settings):
+            migrate(one)
         with database.write() as connection:
             lock_authority(connection, tenant)
             made = _Tenant(connection, vault, tenant, principal, database.now(connection)).ensure(path)

@@ -39,6 +39,11 @@ class Authorities:
                 self.current(connection, missing)
         return {tenant: self._kept[tenant] for tenant in wanted}
 
+    def newest(self, tenants: Iterable[str]) -> dict[str, Authority]:
+        """Return snapshots of the versions that are committed now, in a transaction of its own."""
+        with self._database.read() as connection:
+            return self.current(connection, tenants)
+
     def current(self, connection: sa.Connection, tenants: Iterable[str]) -> dict[str, Authority]:
         """Return snapshots of the versions that are committed now."""
         return self._at(connection, tenants, lock=False)

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from runtime_core.errors import SettingsError
+from sense_worker.storage.engine import Database
 
 if TYPE_CHECKING:
-    from sense_worker.storage.engine import Database
+    from collections.abc import Iterator
+
+    from sense_worker.settings import Settings
 
 HEAD = "0002"
 """The newest step of this release."""
@@ -46,6 +49,16 @@ def migrate(database: Database) -> None:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
         if _distance(schema_step(connection)) < 0:
             upgrade(connection, HEAD)
+
+
+def each_database(settings: Settings) -> Iterator[Database]:
+    """Yield the ledger's database, and that of requests where it is another; each is let go of after its turn."""
+    for url in dict.fromkeys((settings.database_url, settings.requests_url)):
+        database = Database(url)
+        try:
+            yield database
+        finally:
+            database.dispose()
 
 
 def check_schema(database: Database) -> None:

@@ -60,7 +60,7 @@ def test_a_call_comes_back_through_the_result_backend(world, web):
         assert 0 < client.ttl(f"celery-task-meta-{answer.id}") <= 600
     denied = seal_for_celery(world.held, "tool", "tool.none")
     assert denied.opened(sent(web, denied).get(timeout=60)).error == "unknown command: tool.none"
-    assert world.query("SELECT count(*) FROM sense_exec") == [(2,)]
+    assert world.asked("SELECT count(*) FROM sense_exec") == [(2,)]
 
 
 def test_more_calls_than_slots_do_not_stand_in_each_others_way(world, web):

@@ -16,6 +16,7 @@ from cryptography.fernet import Fernet
 
 from sense_worker.publisher import Publisher
 from sense_worker.settings import Settings
+from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import migrate
 from sense_worker.storage.rows import Rows as Statements
 from sense_worker.tether import tethered
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from sense_worker.storage.engine import Database
 
 QUICK = {
     "SENSE_HEARTBEAT_S": "0.3",
@@ -111,6 +111,15 @@ class World:
         """Run a query with `?` marks."""
         with self.database.read() as connection:
             return Statements(connection, self.database.kind).query(sql, parameters)
+
+    def asked(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Run a query on the database of requests; with SQLite that is another file."""
+        requests = Database(self.settings.requests_url)
+        try:
+            with requests.read() as connection:
+                return Statements(connection, requests.kind).query(sql, parameters)
+        finally:
+            requests.dispose()
 
     def states(self) -> dict[str, int]:
         """Return how many deliveries stand in each state."""
