@@ -42,17 +42,17 @@ class SessionFile(NamedTuple):
 class Draft:
     """A file for its owner's eyes that is on the disk and not in its place yet: what can fail has succeeded by then.
 
-    What stands in the place, also a link, is replaced in one step and never followed: no reader sees half of it. As a
-    context manager it leaves nothing behind where it was not published. Raises UsageError naming the place.
+    A file in the place is replaced in one step: no reader sees half of it. Anything else there is refused, a link among
+    it: replaced, it would leave whoever reads what it leads to with what was before. As a context manager it leaves
+    nothing behind where it was not published. Raises UsageError naming the place.
     """
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
         self._draft = path.with_name(f".{path.name[:100]}.{secrets.token_hex(4)}")
         try:
+            file_stands(path)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if path.is_dir() and not path.is_symlink():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             descriptor = os.open(self._draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -86,6 +86,24 @@ class Draft:
     def _unwritable(self, error: OSError) -> UsageError:
         way_out = "make room or name another place"
         return UsageError(str(self._path), f"cannot be written: {error.strerror}", way_out)
+
+
+def file_stands(path: Path) -> bool:
+    """Tell whether a regular file stands in a place. Raises UsageError for a link, folder, device or pipe there."""
+    try:
+        mode = os.lstat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(str(path), f"cannot be written: {reason}", "name another place") from None
+    if stat.S_ISLNK(mode):
+        raise UsageError(str(path), "is a link", "name the file itself, or remove the link")
+    if stat.S_ISDIR(mode):
+        raise UsageError(str(path), f"cannot be written: {os.strerror(errno.EISDIR)}", "name a file in it")
+    if not stat.S_ISREG(mode):
+        raise UsageError(str(path), "is no regular file", "name another place")
+    return True
 
 
 def write_private(path: Path, text: str) -> None:

@@ -25,6 +25,7 @@ SessionFile = Annotated[
     Path | None,
     typer.Option("--file", help="Where the secret goes (0600). Default: $HCP_HOME/principals/TENANT/ID.session."),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace a regular file that stands in the place.")]
 _PRINCIPAL = {"PRINCIPAL": "id", "KIND": "kind", "OPERATOR": "operator", "CREATED": "created_at"}
 
 
@@ -73,13 +74,14 @@ def create_session(
     *,
     expires: Annotated[str, typer.Option("--expires", metavar="DURATION", help="90s, 15m, 12h, 30d.")] = "12h",
     file: SessionFile = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Issue a session for a principal; its secret goes into a file and is never printed."""
     seconds = duration(expires, "--expires")
     with operator() as acting:
-        place = file or _default_file(acting, principal_id)
-        row = acting.create_session(principal_id, expires_in_s=seconds, file=place.expanduser().absolute())
+        place = (file or _default_file(acting, principal_id)).expanduser().absolute()
+        row = acting.create_session(principal_id, expires_in_s=seconds, file=place, force=force)
     render.print_row(row, f"session of {principal_id}; act as it with SENSE_SESSION_FILE={row.file}", as_json=json)
 
 
@@ -98,6 +100,7 @@ def rotate_session(
     *,
     keep: Overlap = None,
     file: SessionFile = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Give a session a new secret, written into its file; of the acting session into the file in use."""
@@ -108,7 +111,7 @@ def rotate_session(
             owners = [row.principal for row in acting.list_sessions() if row.id == session_id]
             place = _default_file(acting, owners[0]) if owners else None
         place = None if place is None else place.expanduser().absolute()
-        row = acting.rotate_session(session_id, overlap_s=seconds, file=place)
+        row = acting.rotate_session(session_id, overlap_s=seconds, file=place, force=force)
     render.print_row(row, f"rotated {session_id}; {ending(row.overlap_ends_at)}", as_json=json)
 
 

@@ -9,7 +9,15 @@ import sqlalchemy as sa
 
 from runtime_core.errors import Denied, UsageError
 from runtime_core.install import session_refusal
-from sense_worker.session_file import WAY_OUT, Draft, SessionFile, held_session, read_session, write_private
+from sense_worker.session_file import (
+    WAY_OUT,
+    Draft,
+    SessionFile,
+    file_stands,
+    held_session,
+    read_session,
+    write_private,
+)
 from sense_worker.storage.authority import credential
 from sense_worker.storage.schema import PRINCIPAL, SESSION
 
@@ -22,6 +30,7 @@ __all__ = [
     "Identified",
     "SessionFile",
     "authenticate",
+    "file_stands",
     "held_session",
     "identify",
     "read_session",

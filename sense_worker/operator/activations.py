@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runtime_core.errors import Conflict, NotFound, UsageError
-from sense_worker.operator.acting import write_private
+from sense_worker.operator.acting import file_stands, write_private
 from sense_worker.operator.desk import Desk, need_control_plane, new_id, new_secret
 from sense_worker.operator.names import pack_name, plain_id
 from sense_worker.operator.views import IssuedActivation
@@ -50,6 +50,8 @@ class Activations(Desk):
                 change.nothing = True
                 if folder is not None and row.workspace != folder:
                     raise Conflict("workspace", f"{row.id} stands with {row.workspace!r}", "deactivate it first")
+            for place in (self._file(row.id), self._skill(row)):
+                file_stands(place)  # what cannot be written is refused before the change
         return self._written(row, change.acting, revision.pack.harness)
 
     @staticmethod

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from runtime_core.errors import Conflict, NotFound, UsageError
-from sense_worker.operator.acting import SessionFile
+from sense_worker.operator.acting import Draft, SessionFile
 from sense_worker.operator.desk import Desk, need_principal, need_project, new_id, new_secret
 from sense_worker.operator.names import kind_of, lasting, plain_id
+from sense_worker.operator.session_places import place_free
 from sense_worker.operator.views import IssuedSession, PrincipalView, ProjectView, SessionView
 from sense_worker.storage.schema import MEMBERSHIP, PRINCIPAL, PROJECT, SESSION
 
@@ -62,21 +64,26 @@ class Principals(Desk):
         return self._set_disabled("principal.enable", name, disabled=False)
 
     def create_session(
-        self, principal: str, *, expires_in_s: float = DAY_S / 2, file: Path | None = None
+        self, principal: str, *, expires_in_s: float = DAY_S / 2, file: Path | None = None, force: bool = False
     ) -> IssuedSession:
         """Issue a session; with `file` its session file is written, 0600. The secret is told this once.
 
-        Raises NotFound for an unknown principal, UsageError for an end that is none or a file that cannot be written.
+        What stands in the place is replaced where it is the file of a session of this principal that has ended; with
+        `force` any regular file is. Raises NotFound for an unknown principal, Conflict for another file in the place,
+        UsageError for an end that is none or a file that cannot be written.
         """
-        with self._change("session.create") as change:
-            need_principal(change, principal)
-            session_id, secret, expires_at = new_id("ses"), new_secret(), lasting(expires_in_s, change.now)
-            change.subject = f"{session_id} {principal}"
-            held = SessionFile(change.acting.tenant, principal, session_id, secret)
-            change.run(session_row(held, self.seal(secret), change.now, expires_at))
-            if file is not None:
-                # Before the commit: a file without its session says so when it is used, a lost secret says nothing.
-                held.write(file)
+        with ExitStack() as drafts:
+            with self._change("session.create") as change:
+                need_principal(change, principal)
+                session_id, secret, expires_at = new_id("ses"), new_secret(), lasting(expires_in_s, change.now)
+                change.subject = f"{session_id} {principal}"
+                held = SessionFile(change.acting.tenant, principal, session_id, secret)
+                change.run(session_row(held, self.seal(secret), change.now, expires_at))
+                # On the disk before the commit: a session whose secret is lost is not made.
+                place_free(change, self.settings.home, file, held, force=force)
+                written = [drafts.enter_context(Draft(one, held.text)) for one in (file,) if one is not None]
+            for draft in written:
+                draft.publish()
         place = None if file is None else str(file)
         return IssuedSession(session_id, held.tenant, principal, expires_at, place, secret)
 

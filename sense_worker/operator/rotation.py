@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runtime_core.errors import Conflict, NotFound, UsageError
-from sense_worker.operator.acting import Draft, SessionFile, read_session
+from sense_worker.operator.acting import Draft, SessionFile
 from sense_worker.operator.activations import Activations
 from sense_worker.operator.desk import new_secret
+from sense_worker.operator.session_places import place_free
 from sense_worker.operator.views import RotatedActivation, RotatedSession
 from sense_worker.settings import OVERLAP_LIMIT_S
 from sense_worker.storage.schema import ACTIVATION, SESSION
@@ -30,13 +31,14 @@ class Rotation(Activations):
     """One's own credentials need nothing but one's session; an operator may rotate anyone's of the tenant."""
 
     def rotate_session(
-        self, session_id: str, *, overlap_s: float | None = None, file: Path | None = None
+        self, session_id: str, *, overlap_s: float | None = None, file: Path | None = None, force: bool = False
     ) -> RotatedSession:
         """Give a session a new secret; the one before stays good for `overlap_s` seconds (None: the setting).
 
         The new one is written, 0600, into `file`, and into the file in use where it is the acting session. Of another
         session without `file` it is told in the answer alone. Raises NotFound, Conflict for a session that has ended
-        or a file that holds another session, UsageError for an overlap that is none or a file that cannot be written.
+        or a `file` that is another's (with `force` a regular file is replaced), UsageError for an overlap that is none
+        or a file that cannot be written.
         """
         overlap = self._overlap(overlap_s)
         with ExitStack() as drafts:
@@ -45,8 +47,10 @@ class Rotation(Activations):
                 held = SessionFile(row.tenant, row.principal, row.id, new_secret())
                 ends_at = self._replace(change, SESSION, row, held.secret, overlap)
                 own = self._session_file.path if session_id == change.acting.session_id else None
+                place_free(change, self.settings.home, file, held, force=force)
+                place_free(change, self.settings.home, own, held, force=False)
                 places = [place for place in (file, own) if place is not None]
-                written = [drafts.enter_context(Draft(_free(place, held), held.text)) for place in places]
+                written = [drafts.enter_context(Draft(place, held.text)) for place in places]
             for draft in written:
                 draft.publish()
         self._follow(held, places)
@@ -109,14 +113,3 @@ class Rotation(Activations):
             held = held._replace(secret=newest)
             for place in places:
                 held.write(place)
-
-
-def _free(place: Path, held: SessionFile) -> Path:
-    """Return the place of a session file. Raises Conflict where it holds another session, whoever may read it."""
-    try:
-        there = read_session(place, private=False)
-    except UsageError:
-        return place
-    if (there.tenant, there.session_id) != (held.tenant, held.session_id):
-        raise Conflict(str(place), f"holds session {there.session_id}", "give --file another place")
-    return place

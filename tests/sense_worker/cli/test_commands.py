@@ -94,8 +94,13 @@ def test_a_session_goes_into_a_private_file_and_its_secret_is_never_printed(mail
 
     assert (row["file"], stat.S_IMODE(file.stat().st_mode)) == (str(file), 0o600)
     assert "secret" not in row
-    for arguments in (SESSION, (*SESSION, "--file", str(tmp_path / "other")), ("session", "list")):
+    for arguments in ((*SESSION, "--file", str(tmp_path / "other")), ("session", "list")):
         assert secret not in mail(*arguments).out
+    again = mail(*SESSION)
+    assert (again.code, again.out, "--force replaces it" in again.err) == (1, "", True)
+    assert json.loads(file.read_text())["secret"] == secret
+    assert secret not in mail(*SESSION, "--force").out
+    assert json.loads(file.read_text())["secret"] != secret
     assert (tmp_path / "other").is_file()
 
 

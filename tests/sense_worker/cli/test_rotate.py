@@ -47,9 +47,9 @@ def test_anothers_session_goes_where_session_create_put_it(mail, tmp_path):
 
     assert mail.json("session", "rotate", row["id"])["file"] == row["file"]
     assert secret(row["file"]) != before
-    mail.json("session", "create", "ana")
+    mail.json("session", "create", "ana", "--force")
     refused = mail("session", "rotate", row["id"])
-    assert (refused.code, "holds session ses_" in refused.err, "--file" in refused.err) == (1, True, True)
+    assert (refused.code, "holds session ses_" in refused.err, "another place" in refused.err) == (1, True, True)
     place = tmp_path / "ana.session"
     assert mail.json("session", "rotate", row["id"], "--file", str(place))["file"] == str(place)
 

@@ -296,20 +296,6 @@ def test_a_session_file_that_cannot_be_written_makes_no_session(world, ana):
     assert world.count(SESSION) == before
 
 
-def test_a_link_in_the_place_of_a_session_file_is_replaced_not_followed(world, ana):
-    """What a link led to stays as it was."""
-    target = world.folder / "precious"
-    target.write_text("precious")
-    link = world.folder / "linked.session"
-    link.symlink_to(target)
-
-    issued = world.operator.create_session("ana", file=link)
-
-    assert target.read_text() == "precious"
-    assert json.loads(link.read_text())["session_id"] == issued.id
-    assert not link.is_symlink()
-
-
 def test_a_revoked_session_is_denied_from_the_next_call_on(world, ana):
     """Revoking ends a session for everything; another session of the same principal goes on."""
     other = world.operator.create_session("ana", file=world.folder / "other.session")
