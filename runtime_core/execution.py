@@ -339,7 +339,7 @@ def _connected(one: Call, answer: Any, runtime: Runtime) -> Call:
 
 
 def audit(one: Call, runtime: Runtime) -> Call:
-    """One line for every way out (§9.6). A read whose line cannot be written answers nothing.
+    """One line for every way out (§9.6). A read whose line cannot be written answers nothing; a refusal stands.
 
     Raises AuditUnavailable for a write that has begun: its outcome is then unknown, and must not be told as known.
     """
@@ -348,7 +348,8 @@ def audit(one: Call, runtime: Runtime) -> Call:
     except AuditUnavailable:
         if one.began:
             raise
-        return stop(one, errors.AUDIT_UNAVAILABLE)._replace(result=None, error=None)
+        if one.refused is None:  # else the first refusal wins, as everywhere (DESIGN §7): nothing ran either way
+            return stop(one, errors.AUDIT_UNAVAILABLE)._replace(result=None, error=None)
     return one
 
 

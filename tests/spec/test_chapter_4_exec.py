@@ -94,7 +94,7 @@ def test_connecting_needs_both_grants(held, error):
 @pytest.mark.spec("4.3.2")
 @pytest.mark.spec("9.2.1")
 def test_no_arg_selects_the_tenant():
-    """One pack in two tenants: a command is of its session's tenant, with the credential there, whatever its args say."""
+    """One pack in two tenants: a command is of its session's tenant, with the credential there, whatever args say."""
     words = ("tenant", "tenant_id", "--tenant", "org", "account", "project_id", "workspace")
     world: dict[str, Any] = {
         "principals": {"ana": {"tenant": "acme"}, "zoe": {"tenant": "other"}},

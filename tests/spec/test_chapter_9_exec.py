@@ -27,7 +27,7 @@ EVALUATION = [
     ("Execute Adapter", ["begin", "run_adapter"]),
     ("Audit", ["audit"]),
 ]
-"""Each line of §9.5 with the steps that are it. What we add stands between confirm and mint, and just before the adapter."""
+"""Each line of §9.5 with the steps that are it. What we add stands after confirm, or just before the adapter."""
 
 
 @pytest.mark.spec("9.5.order")
@@ -90,7 +90,7 @@ def test_each_denial_of_a_command_is_an_envelope_and_a_line(step, verb_key, reas
 @pytest.mark.spec("9.1.2")
 @pytest.mark.spec("9.2.1")
 def test_a_session_acts_for_its_own_principal_alone():
-    """Its activations, grants and connections are looked up by its rows: ben's are of no use to ana, nor hers to him."""
+    """Activation, grants and connection are found by its rows: ben's are of no use to ana, nor hers to him."""
     activations = {"a1": {"principal": "ana", "pack": "mail"}, "b1": {"principal": "ben", "pack": "mail"}}
     cases = [
         case("mail.list", activation="a1"),
@@ -122,7 +122,7 @@ def test_an_arg_refines_within_the_scope():
 @pytest.mark.parametrize("operator", [False, True])
 @pytest.mark.parametrize("capability", [None, *Capability])
 def test_each_axis_opens_its_own_commands_alone(capability, operator):
-    """With one axis granted for everything, or none, the others stay shut with their text; an operator has none by it."""
+    """With one axis granted for everything, or none, the others stay shut with their text, to operators too."""
     held = [] if capability is None else grants(capability.value, pack="*")
     no_login = NO_CONNECT if capability != "pack.connect" else "denied: missing verb.exec.write for mail.login"
     cases = [
