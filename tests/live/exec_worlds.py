@@ -74,7 +74,7 @@ class ExecWorld(World):
         """Start a worker for commands; its reader reads when this returns."""
         worker = self.worker(COMMANDS, **env)
         with self.client() as client:
-            until(lambda: client.exists(EXEC_HEALTH_KEY), what="the exec reader")
+            until(lambda: client.exists(EXEC_HEALTH_KEY), timeout=90, what="the exec reader")
         return worker
 
     def runtime(self, **options: Any) -> RuntimeClient:

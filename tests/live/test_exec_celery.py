@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from celery import Celery
@@ -95,7 +95,13 @@ def test_what_is_no_call_is_refused():
     """Arguments out of form, and an answer that is no base64, raise UsageError."""
     call = seal_for_celery(HeldSession("t-red", "ses-1", "secret"), "tool", "tool.put")
     entry = call.kwargs["entry"]
-    wrong = [{"tenant": 1}, {"timeout_s": "1"}, {"timeout_s": True}, {"entry": None}, {"entry": entry | {"b": "é"}}]
+    wrong: list[dict[str, Any]] = [
+        {"tenant": 1},
+        {"timeout_s": "1"},
+        {"timeout_s": True},
+        {"entry": None},
+        {"entry": entry | {"b": "é"}},
+    ]
     for change in wrong:
         with pytest.raises(UsageError):
             celery_call(call.request.held, call.kwargs | change)

@@ -96,7 +96,7 @@ def test_without_a_worker_a_request_is_taken_back(world):
             client.exec("tool", "tool.put")
         with pytest.raises(NoWorker):
             client.exec("tool", "tool.put", timeout_s=0.2)
-        handle = client.submit("tool", "tool.put")
+        handle = client.submit("tool", "tool.put", timeout_s=120)
         assert handle.status() == "queued"
         with pytest.raises(ExecTimeout):
             handle.result(wait_s=0.05)  # asked in passing, it stays

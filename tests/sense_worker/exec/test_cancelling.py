@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from runtime_core.envelope import ResultEnvelope
-from tests.exec_bench import ExecBench
+
+if TYPE_CHECKING:
+    from tests.exec_bench import ExecBench
 
 
 def test_a_cancelled_request_is_answered_by_its_name_and_audited(bench: ExecBench):

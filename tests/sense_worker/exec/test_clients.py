@@ -37,7 +37,8 @@ class Played:
 
     def entries(self) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """Return what is on the stream."""
-        return self.redis.xrange(STREAM)
+        found: Any = self.redis.xrange(STREAM)
+        return list(found)
 
     def opened(self, fields: dict[bytes, bytes], secret: str = HELD.secret) -> Any:
         """Return the request in an entry."""

@@ -97,8 +97,8 @@ def test_only_a_known_sender_is_answered():
     """What is refused before the signature verified has no sender to answer; what is refused after has."""
     for changed in ({"b": b""}, {"c": b"ses-none"}, {"s": b"0" * 64}):
         assert admitted(**changed).sender is None
-    for changed in ({"arrival": NOW + 301_000_000}, {"v": b"2"}, {"x": b"1"}):
-        assert admitted(**changed).sender.secret == SECRET
+    for late in ({"arrival": NOW + 301_000_000}, {"v": b"2"}, {"x": b"1"}):
+        assert admitted(**late).sender.secret == SECRET
 
 
 @pytest.mark.case("C13")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from sense_worker.exec import wire
 from sense_worker.exec.request import CancelRequest, ExecRequest, parse_request
 from sense_worker.exec.wire import Place, build_request, open_reply, open_request, seal_reply, verify_request
 
@@ -29,7 +28,7 @@ def place_of(vector: dict[str, Any]) -> Place:
 
 def nonces(monkeypatch: pytest.MonkeyPatch, *given: str) -> None:
     left = [bytes.fromhex(one) for one in given]
-    monkeypatch.setattr(wire.secrets, "token_bytes", lambda size: left.pop(0))
+    monkeypatch.setattr("sense_worker.exec.wire.secrets.token_bytes", lambda size: left.pop(0))
 
 
 @each_vector
