@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sense_worker.intake.health import HEALTH_KEY
-from sense_worker.intake.stream import GROUP
 from sense_worker.storage.engine import Database
-from sense_worker.wire import stream_of
+from sense_worker.wire import GROUP, stream_of
 from tests.live.worlds import World, until
 
 if TYPE_CHECKING:

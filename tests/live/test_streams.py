@@ -9,8 +9,8 @@ import redis
 
 from sense_worker.intake import stream as stream_module
 from sense_worker.intake.health import HEALTH_KEY, Pulse
-from sense_worker.intake.stream import EVENTS, GROUP, TAKE, StreamEntry, Streams
-from sense_worker.wire import stream_of
+from sense_worker.intake.stream import EVENTS, TAKE, StreamEntry, Streams
+from sense_worker.wire import GROUP, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sense_worker.intake.stream import GROUP
 from sense_worker.publisher import Announcement
 from sense_worker.storage import tables
 from sense_worker.storage.engine import Database
-from sense_worker.wire import stream_of
+from sense_worker.wire import GROUP, stream_of
 from tests.live.worlds import World, until, write_plugin
 from tests.redis_servers import RedisServer
 

@@ -16,6 +16,7 @@ from sense_worker.storage import tables
 from tests.exec_bench import Bell
 
 if TYPE_CHECKING:
+    from runtime_core.execution import Call
     from tests.exec_bench import ExecBench
 
 
@@ -238,7 +239,7 @@ def test_what_runs_is_cancelled_if_it_may_be(bench: ExecBench, verb, force, ende
     request = bench.ask(f"mail.{verb}")
     started, found = threading.Event(), []
 
-    def wait(call: object) -> Ran:
+    def wait(call: Call) -> Ran:
         started.set()
         event = bench.event_of(call.facts.request_id)
         found.append(event.wait(2.0 if ended else 0.6))
@@ -388,10 +389,10 @@ def test_an_interactive_read_starts_where_it_was_recorded(bench: ExecBench):
     assert sorted(bench.rows_of()) == ["done", "pending", "pending", "pending"]
 
 
-def test_a_reader_that_dies_leaves_its_reads_to_their_lease(bench: ExecBench):
+def test_a_reader_that_dies_leaves_its_reads_to_their_lease(bench: ExecBench, monkeypatch):
     """A read that was born under a reader's lease runs again when that reader is gone."""
     engine = bench.engine()
-    engine.start = lambda *_: None  # the process dies between the commit and the run
+    monkeypatch.setattr(engine, "start", lambda *_: None)  # the process dies between the commit and the run
     bench.recorder = ExecRecorder(bench.ports, bench.relaxed, bench.vault, bench.redis, 60.0, engine)
     request = bench.ask()
     bench.send(request)
