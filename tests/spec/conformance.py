@@ -20,7 +20,7 @@ from tests.spec.marks import MarkedTest, marked
 ROOT = Path(__file__).parents[2]
 DOCUMENT = ROOT / "docs" / "conformance.md"
 CHAPTERS = {"1": "§1 Terminology", "4": "§4 Policy", "9": "§9 Authorization"}
-STATES = {"held": "held", "half": "held, exec open", "open": "open"}
+STATES = {"held": "held", "open": "open"}
 
 HEAD = """# Conformance
 
@@ -29,11 +29,8 @@ Made by `./dev conformance` from the marks of the tests; a test fails when this 
 loses its last test. `./dev conformance 9.4.4` prints the tests of a clause, each with the behaviour it holds.
 Files are below `tests/`.
 
-- **held**: whole, as far as the clause reaches.
-- **held, exec open**: for packs, installing and Sense; what the clause asks of exec waits for the release that runs
-  commands.
-- **open**: it speaks of running commands alone, and waits for that release. No worker runs commands until then;
-  tests that stand beside it hold what is there so far.
+- **held**: whole, for packs, installing, Sense and commands, as far as the clause reaches.
+- **open**: not whole yet; tests that stand beside it hold what is there so far.
 """
 
 

@@ -202,6 +202,7 @@ def test_signals_are_as_a_shell_would_leave_them(tmp_path: Path, rung: str):
     assert stdout(world.run([])).split() == ["y", "141", "SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
 
 
+@pytest.mark.spec("1.5.sandbox")
 def test_native_local_has_its_account_home_and_no_walls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The opt-out gives the account's HOME and takes away walls and no-new-privileges; the rest holds."""
     monkeypatch.setenv("HOME", str(tmp_path / "account"))

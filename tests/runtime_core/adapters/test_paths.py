@@ -107,6 +107,7 @@ def test_land_local_works_in_the_workspace(tmp_path: Path, workspace: Path, rung
     assert (workspace / "made").read_text() == "x"
 
 
+@pytest.mark.spec("1.5.sandbox")
 @pytest.mark.case("C32")
 def test_every_other_land_works_in_a_folder_of_its_own(tmp_path: Path, rung: str):
     """Without land local each run has a folder that nobody else sees, and that is gone afterwards."""

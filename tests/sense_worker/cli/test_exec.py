@@ -31,6 +31,7 @@ def test_a_read_runs_and_prints_what_the_tool_said(notes):
 
 
 @pytest.mark.spec("4.5.2")
+@pytest.mark.spec("4.5.4")
 @pytest.mark.spec("1.7.faces")
 @pytest.mark.parametrize(
     ("flags", "confirmed"),

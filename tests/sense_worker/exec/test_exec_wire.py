@@ -81,7 +81,6 @@ def test_the_page_shows_the_vectors():
     assert VECTORS in blocks
 
 
-@pytest.mark.case("C37")
 @pytest.mark.parametrize(
     "other",
     [Place("ses-2", "m-1", "1780315200"), Place("ses-1", "m-2", "1780315200"), Place("ses-1", "m-1", "1780315201")],
