@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from sense_worker.client import AsyncRuntimeClient, HeldSession, RuntimeClient
 from sense_worker.intake.health import EXEC_HEALTH_KEY
 from sense_worker.storage import tables
@@ -26,6 +28,15 @@ sys.argv = ["sense-worker", "worker", "--commands"]
 main()
 """
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+@pytest.fixture(name="database_url", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+def quick_on_one_kind(request: pytest.FixtureRequest) -> str:
+    """Both kinds of database, PostgreSQL in the long tier: each of these tests starts a worker for some five seconds.
+
+    What the databases do differently is tested on both by `tests/sense_worker/exec`, in the quick tier.
+    """
+    return str(request.getfixturevalue(f"{request.param}_url"))
 
 
 class ExecWorld(World):

@@ -12,12 +12,15 @@ from celery import Celery
 from runtime_core.envelope import ResultEnvelope
 from runtime_core.errors import ExecRefused, ExecTimeout, UsageError
 from sense_worker.client import CeleryCall, HeldSession, celery_call, seal_for_celery
-from tests.live.exec_worlds import ExecWorld
+from tests.live.exec_worlds import ExecWorld, quick_on_one_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.timeout(180)
+
+
+database_url = quick_on_one_kind
 
 
 @pytest.fixture

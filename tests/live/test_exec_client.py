@@ -18,7 +18,7 @@ from runtime_core.envelope import ResultEnvelope
 from runtime_core.errors import CANCELLED, ExecRefused, ExecTimeout, ExecUnreachable, NoWorker, UsageError
 from sense_worker.client import HeldSession, RuntimeClient
 from sense_worker.session_file import SessionFile
-from tests.live.exec_worlds import ExecWorld
+from tests.live.exec_worlds import ExecWorld, quick_on_one_kind
 from tests.live.worlds import until
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ def a_world(folder: Path, url: str, database: Database, **env: str) -> Iterator[
         yield world
     finally:
         world.close()
+
+
+database_url = quick_on_one_kind
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 
 from sense_worker.operator import Operator
 from sense_worker.tether import tethered
-from tests.live.exec_worlds import ExecWorld
+from tests.live.exec_worlds import ExecWorld, quick_on_one_kind
 from tests.live.worlds import until
 
 httpx = pytest.importorskip("httpx", reason="httpx is not installed")
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(180)
 WEBAPP = Path(__file__).parents[2] / "examples/webapp/app.py"
 PASSWORDS = {"ana": "open sesame", "bob": "a word of bob's"}
+
+
+database_url = quick_on_one_kind
 
 
 @pytest.fixture
