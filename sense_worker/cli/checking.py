@@ -16,6 +16,7 @@ from sense_worker.cli.values import Json, example
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from sense_worker.scenario.packs import Listed
     from sense_worker.scenario.run import CaseResult
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE…", help="Scenario files, YAML or JSON.")]
@@ -40,23 +41,35 @@ def check(files: Files, *, json: Json = False) -> None:
                 sys.stderr.write(f"error: {one['error']}\n")
             else:
                 render.print_lines(_told(one))
+                for warning in one["warnings"]:
+                    render.warn(warning)
     codes = [failures.MISUSED if "error" in one else 0 if one["ok"] else failures.FAILED for one in checked]
     if max(codes):
         raise typer.Exit(max(codes))
 
 
 def _check(path: Path) -> dict[str, Any]:
+    from sense_worker.scenario.doubts import doubts
     from sense_worker.scenario.read import load_file
     from sense_worker.scenario.run import run
 
     try:
         loaded = load_file(path)
-        results = run(loaded, path.parent)
+        replaced: list[tuple[int, Listed]] = []
+        results = run(loaded, path.parent, replaced)
+        warnings = list(doubts(loaded, path.parent))
     except UsageError as error:
         return {"file": str(path), "ok": False, "error": str(error), "cases": []}
-    refused = [{"pack": one.pack_id, "refused": str(one.error)} for one in loaded.listed if one.error is not None]
+    refused = [_refused(one, f"packs[{at}]", None) for at, one in enumerate(loaded.listed) if one.error is not None]
+    refused += [_refused(one, f"cases[{at}]", at) for at, one in replaced]
     cases = [_plain(one) for one in results]
-    return {"file": str(path), "ok": all(one["ok"] for one in cases), "cases": cases, "packs_refused": refused}
+    told = {"cases": cases, "packs_refused": refused, "warnings": warnings}
+    return {"file": str(path), "ok": all(one["ok"] for one in cases), **told}
+
+
+def _refused(one: Listed, place: str, case: int | None) -> dict[str, Any]:
+    """Return a refused pack: its place in the file, and the index of its case where a `replace` step brought it."""
+    return {"pack": one.pack_id, "refused": str(one.error), "place": place, "case": case}
 
 
 def _plain(one: CaseResult) -> dict[str, Any]:
@@ -74,7 +87,11 @@ def _plain(one: CaseResult) -> dict[str, Any]:
 def _told(one: Mapping[str, Any]) -> Iterator[str]:
     cases: Sequence[Mapping[str, Any]] = one["cases"]
     for pack in one["packs_refused"]:
-        yield f"      pack {pack['pack']} is not installed: {pack['refused']}"
+        name = pack["pack"] or pack["place"]
+        if pack["case"] is None:
+            yield f"      pack {name} is not installed: {pack['refused']}"
+        else:
+            yield f"      {pack['place']}: the pack {name} is not replaced, the one before stays: {pack['refused']}"
     for case in cases:
         yield f"{'ok  ' if case['ok'] else 'DIFF'}  {case['name']}"
         yield from _lines(case)

@@ -12,6 +12,7 @@ import typer
 
 from runtime_core.errors import DoorError, UsageError
 from runtime_core.event import BODY_LIMIT
+from sense_worker.regular_file import read_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,9 +122,9 @@ def _refused() -> Iterator[None]:
 
 
 def read_file(path: Path, place: str) -> bytes:
-    """Return the bytes of a file; raises UsageError naming the option and the file."""
+    """Return the bytes of a regular file, one over the bound at most. Raises UsageError naming the option and file."""
     try:
-        return path.expanduser().read_bytes()
-    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home of that name
+        return read_regular(path.expanduser(), BODY_LIMIT)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: there is no home of that name; ValueError: NUL
         reason = getattr(error, "strerror", None) or error
         raise UsageError(place, f"{path}: {reason}", "name a readable file") from None

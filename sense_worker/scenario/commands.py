@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runtime_core import errors
 from runtime_core.adapters.composite import CompositeAdapter
 from runtime_core.availability import availability
 from runtime_core.binding import NotConnected
 from runtime_core.envelope import parse_envelope
 from runtime_core.errors import DoorError
 from runtime_core.execution import ExecFacts, execute
+from runtime_core.grants import Capability
 from runtime_core.runtime import Ran, Runtime
 from sense_worker.faces import cli_args
 
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 _ENVELOPE_FIELDS = ("pack_id", "verb_key", "args")
 _CANNED_IDENTITY = "recorded@scenario"
+
+
+_MISSING = {
+    errors.MISSING_PACK_CONNECT.template: Capability.PACK_CONNECT,
+    errors.MISSING_EXEC_READ.template: Capability.VERB_EXEC_READ,
+    errors.MISSING_EXEC_WRITE.template: Capability.VERB_EXEC_WRITE,
+}
 
 
 class Executed(NamedTuple):
@@ -99,7 +108,16 @@ class Commands:
         got = {"ok": answer.ok, "error": answer.error, "minted": self._hub.mints > mints, "ran": bool(steps)}
         refused_by = call.refused
         decided = ("run_adapter", None) if refused_by is None else (refused_by.step, refused_by.clause)
-        return Executed({**got, "steps": steps}, *decided)
+        step, clause = decided
+        return Executed({**got, "steps": steps}, step, clause, self._near(tenant, session_id, call))
+
+    def _near(self, tenant: str, session_id: str, call: Call) -> str | None:
+        """Tell which grants the caller has of the capability that was missing."""
+        words = {text.partition("{}")[0]: capability for text, capability in _MISSING.items()}
+        error = call.envelope().error or ""
+        missing = next((capability for word, capability in words.items() if error.startswith(word)), None)
+        session = self._world.source.session(tenant, session_id)
+        return None if missing is None or session is None else self._world.near_miss(session.principal, missing)
 
     def available(self, asked: Asked) -> dict[str, Any]:
         """Report on one pack for the session named like the principal."""

@@ -10,7 +10,16 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    model_validator,
+)
 
 from runtime_core.closed import Closed, VersionOne, found, whole
 from runtime_core.event import MOMENT, is_moment
@@ -121,7 +130,7 @@ class ProjectSink(Part):
 
 
 AnyPack = Annotated[
-    Annotated[str, Tag("(text)")] | Annotated[PackSource, Tag("(object)")],
+    Annotated[str, StringConstraints(min_length=1), Tag("(text)")] | Annotated[PackSource, Tag("(object)")],
     _either("must be a folder, or an inline pack"),
 ]
 SinkWord = Annotated[
@@ -327,6 +336,7 @@ class StepCase(Case):
 
 
 _KINDS = ("sense", "exec", "install", "available", "again", "step")
+_ONE_KIND = "a case has exactly one of sense, exec, install, available, step, again"
 
 
 def _kind(value: Any) -> str | None:
@@ -335,6 +345,14 @@ def _kind(value: Any) -> str | None:
         return next(f"({kind})" for kind in _KINDS if hasattr(value, kind))
     given = [kind for kind in _KINDS if kind in value] if isinstance(value, dict) else []
     return f"({given[0]})" if len(given) == 1 else None
+
+
+def _of_one_kind(value: Any) -> Any:
+    given = [kind for kind in _KINDS if kind in value] if isinstance(value, dict) else []
+    if isinstance(value, dict) and len(given) != 1:
+        has = f"has {' and '.join(given)}" if given else "has none of them"
+        raise ValueError(f"{_ONE_KIND}; this one {has}")
+    return value
 
 
 AnyCase = Annotated[
@@ -347,8 +365,9 @@ AnyCase = Annotated[
     Discriminator(
         _kind,
         custom_error_type="case_kind",
-        custom_error_message="a case has exactly one of sense, exec, install, available, step, again",
+        custom_error_message=_ONE_KIND,
     ),
+    BeforeValidator(_of_one_kind),
 ]
 
 

@@ -8,6 +8,7 @@ from runtime_core.closed import Misfit, fit
 from runtime_core.errors import DoorError, UsageError
 from runtime_core.exact_json import pointer
 from runtime_core.strict_json import parse
+from sense_worker.regular_file import read_regular
 from sense_worker.scenario.model import (
     ActivationRow,
     AgainCase,
@@ -15,6 +16,7 @@ from sense_worker.scenario.model import (
     Membership,
     NamedActivation,
     PackSource,
+    ProjectSink,
     Scenario,
     SenseCase,
     StepCase,
@@ -51,8 +53,7 @@ def load_file(path: Path) -> Loaded:
     """
     place = str(path)
     try:
-        with path.open("rb") as file:
-            raw = file.read(FILE_LIMIT + 1)
+        raw = read_regular(path, FILE_LIMIT)
     except OSError as error:
         raise ScenarioError(place, error.strerror or "cannot be read", "name a scenario file") from None
     if len(raw) > FILE_LIMIT:
@@ -79,7 +80,7 @@ def _document(raw: bytes, place: str, *, is_json: bool) -> Any:
     except DoorError as error:
         raise ScenarioError(error.place, error.reason, error.way_out) from None
     except YamlFault as fault:
-        raise ScenarioError(f"{place} line {fault.line}", fault.reason) from None
+        raise ScenarioError(f"{place} line {fault.line}", fault.reason, fault.way_out) from None
 
 
 def _read_packs(scenario: Scenario, place: str, folder: Path) -> list[Listed]:
@@ -90,6 +91,9 @@ def _read_packs(scenario: Scenario, place: str, folder: Path) -> list[Listed]:
             one = read_listed(source, folder, good)
         except UsageError as error:
             raise _wrong(place, ["packs", at], f"{error.place}: {error.reason}") from None
+        twin = next((seen for seen, other in enumerate(listed) if one.pack_id and other.pack_id == one.pack_id), None)
+        if twin is not None:
+            raise _wrong(place, ["packs", at], f"the pack {one.pack_id!r} is packs[{twin}] already; list it once")
         if one.pack is not None:
             good[one.pack.pack_id] = one.pack
         listed.append(one)
@@ -113,6 +117,15 @@ def _wrong(place: str, at: Iterable[str | int], reason: str) -> ScenarioError:
     return ScenarioError(f"{place} {pointer(list(at))}".rstrip(), reason, "see docs/scenarios.md")
 
 
+def _projects(scenario: Scenario) -> set[str]:
+    """Return every project that a row names: a step may join it, also as its first member."""
+    people = {project for person in scenario.principals.values() for project in person.projects}
+    rows = {row.project for row in scenario.activations.values()} | {row.project for row in scenario.grants}
+    routes = (row.sink for row in scenario.routes.values())
+    sinks = {sink.project for sink in routes if isinstance(sink, ProjectSink)}
+    return {*scenario.projects, *people, *filter(None, rows), *sinks}
+
+
 _Named = tuple["list[str | int]", str, Any, str]
 """Where a name stands, the name, what is known, and what it should be."""
 
@@ -126,7 +139,10 @@ class _Names:
         self._sessions = {*scenario.principals, *scenario.sessions}
         self._activations = set(scenario.activations)
         self._packs = {one.pack_id for one in listed if one.pack_id}
-        self._cases: set[str] = set()
+        self._unread = [(at, one.error) for at, one in enumerate(listed) if one.files is None]
+        self._projects = _projects(scenario)
+        self._cases: dict[str, int] = {}
+        self._doubled: dict[str, int] = {}
 
     def check(self) -> None:
         """Raise ScenarioError for the first name that stands for nothing, or for two sessions."""
@@ -134,7 +150,9 @@ class _Names:
             raise _wrong(self._place, ["sessions", name], "a principal's own session has this name")
         for at, name, known, what in self._named():
             if name not in known:
-                raise _wrong(self._place, at, f"there is no {what} {name!r} in this scenario")
+                causes = self._unread if what == "pack" else []
+                why = "".join(f"; packs[{one}] was refused: {error}" for one, error in causes)
+                raise _wrong(self._place, at, f"there is no {what} {name!r} in this scenario{why}")
 
     def _named(self) -> Iterator[_Named]:
         one, people = self._scenario, self._scenario.principals
@@ -160,8 +178,12 @@ class _Names:
                 yield from self._of_step(["cases", index, "step"], *case.step.change)
             elif isinstance(case, AgainCase):
                 yield ["cases", index, "again"], case.again, self._cases, "earlier sense case"
+                if case.again in self._doubled:
+                    first, second = self._cases[case.again], self._doubled[case.again]
+                    reason = f"cases[{first}] has the name {case.again!r} too, and `again` names it; give it another"
+                    raise _wrong(self._place, ["cases", second, "name"], reason)
             elif isinstance(case, SenseCase) and case.name is not None:
-                self._cases.add(case.name)
+                (self._doubled if case.name in self._cases else self._cases).setdefault(case.name, index)
 
     def _of_grant(self, at: list[str | int], grant: GrantRow) -> Iterator[_Named]:
         # A grant may be for a pack that is not here, as in a tenant: `grant add` asks for no installed pack either.
@@ -187,6 +209,7 @@ class _Names:
             self._activations.add(about.name)
         elif isinstance(about, Membership):
             yield [*at, "principal"], about.principal, self._scenario.principals, "principal"
+            yield [*at, "project"], about.project, self._projects, "project"
         elif change in ("connect", "disconnect"):
             yield from self._of_pair(at, about)
         elif change in ("disable", "enable"):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core import pipeline
-from runtime_core.errors import UsageError
+from runtime_core.errors import MISSING_PACK_INSTALL, MISSING_SENSE_ENABLE, UsageError
 from runtime_core.grants import Capability
 from runtime_core.install import install_refusal, session_refusal
 from runtime_core.signing import SECOND
@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from runtime_core.identity import Route
     from runtime_core.pipeline import Attempt
     from sense_worker.scenario.model import AnyCase, Asked, Sense
+    from sense_worker.scenario.packs import Listed
     from sense_worker.scenario.read import Loaded
 
 FRESHNESS_S = 300.0
 _BODY_FIELDS = ("ref", "data", "subject")
 _BEGINNING = "…"
+_WIRE_WORDS = {"c": "activation", "i": "id"}
+"""What a sense case calls the fields of the entry (docs/wire.md)."""
 
 
 class Decided(NamedTuple):
@@ -70,12 +73,13 @@ class _Accepted:
     born: tuple[Route, ...]
 
 
-def run(loaded: Loaded, folder: Path) -> list[CaseResult]:
+def run(loaded: Loaded, folder: Path, replaced: list[tuple[int, Listed]] | None = None) -> list[CaseResult]:
     """Run a scenario: what is said of its packs, then its cases in order; steps that hold have no result.
 
-    Raises ScenarioError for a case that cannot be meant.
+    `replaced` collects the packs of `replace` steps that were refused, each with the index of its case. Raises
+    ScenarioError for a case that cannot be meant.
     """
-    return [*_pack_results(loaded), *_Run(loaded, folder).results()]
+    return [*_pack_results(loaded), *_Run(loaded, folder, replaced).results()]
 
 
 def _pack_results(loaded: Loaded) -> Iterator[CaseResult]:
@@ -94,8 +98,9 @@ def _pack_results(loaded: Loaded) -> Iterator[CaseResult]:
 
 
 class _Run:
-    def __init__(self, loaded: Loaded, folder: Path) -> None:
+    def __init__(self, loaded: Loaded, folder: Path, replaced: list[tuple[int, Listed]] | None = None) -> None:
         self._loaded = loaded
+        self._replaced = [] if replaced is None else replaced
         self._folder = folder
         self._world = World(loaded)
         self._commands = Commands(self._world)
@@ -113,7 +118,11 @@ class _Run:
         try:
             self._world.change(*case.step.change, self._folder)
         except UsageError as error:
-            raise ScenarioError(f"{self._loaded.place} /cases/{index}/step/{error.place}", error.reason) from None
+            place = f"{self._loaded.place} /cases/{index}/step/{error.place}"
+            raise ScenarioError(place, error.reason, error.way_out) from None
+        replaced = self._world.replaced.pop() if self._world.replaced else None
+        if replaced is not None and replaced.error is not None:
+            self._replaced.append((index, replaced))
 
     def _case(self, index: int, case: AnyCase, name: str) -> CaseResult:
         match case:
@@ -139,7 +148,8 @@ class _Run:
         )
         verdict = admit(entry, world.authority(tenant), world.now, FRESHNESS_S)
         if isinstance(verdict, Turned):
-            return self._refused(name, case, verdict.word, verdict.detail)
+            place, colon, reason = verdict.detail.partition(": ")
+            return self._refused(name, case, verdict.word, f"{_WIRE_WORDS.get(place, place)}{colon}{reason}")
         known = self._events.get(verdict.facts.event_id)
         if known is not None:
             if known.admitted.body_digest != verdict.body_digest:
@@ -184,6 +194,8 @@ class _Run:
             refused = one.refused
             accepted.outcomes[one.route.id] = "delivered" if refused is None else refused.text
             step = Decided("deliver") if refused is None else Decided(refused.step, refused.clause)
+            if refused is not None and refused.text == MISSING_SENSE_ENABLE.text():
+                step = step._replace(detail=self._world.near_miss(one.route.owner, Capability.SENSE_ENABLE))
             accepted.decided[one.route.id] = step
 
     def _install(self, asked: Asked) -> tuple[dict[str, Any], dict[str, Decided]]:
@@ -203,7 +215,9 @@ class _Run:
             operator = principal is not None and principal.operator
             refusal = install_refusal(operator=operator, plane=plane, grant=grant)
         if refusal is not None:
-            return _failed(refusal.text(), Decided(refusal.step, refusal.clause))
+            missing = refusal is MISSING_PACK_INSTALL
+            near = world.near_miss(session.principal, Capability.PACK_INSTALL) if missing else None
+            return _failed(refusal.text(), Decided(refusal.step, refusal.clause, near))
         if one is None or one.pack is None:
             error = UsageError(pack_id, "is no pack of this scenario") if one is None else one.error
             return _failed(str(error), Decided("read_pack", "4.4.reject"))

@@ -8,6 +8,7 @@ Nothing is decided here: the door, the candidates, the gates and the audit are t
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core.binding import Holder, holder_of
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runtime_core.authority import Authority
+    from runtime_core.grants import Capability
     from runtime_core.pack import Pack
     from sense_worker.scenario.model import ActivationRow, GrantRow, Membership, NamedActivation, PackSource, RouteRow
     from sense_worker.scenario.packs import Listed
     from sense_worker.scenario.read import Loaded
+
+
+_NEAR = 3
+"""Grants told of where one is missing."""
 
 
 class _Given(NamedTuple):
@@ -46,6 +52,8 @@ class World:
         self.source = MemoryAuthority()
         self.audit = MemoryAudit()
         self.listed = {one.pack_id: one for one in loaded.listed if one.pack_id is not None}
+        self.replaced: list[Listed] = []
+        """What `replace` steps brought, those among it that were refused."""
         self.connected: set[Holder] = set()
         self._principals = scenario.principals
         self._sessions: dict[str, Session] = {}
@@ -79,6 +87,15 @@ class World:
         """Return the session of that name as it stands now."""
         kept = self._sessions.get(name) if isinstance(name, str) else None
         return None if kept is None else self.source.session(kept.tenant, kept.id)
+
+    def near_miss(self, principal: str, capability: Capability) -> str | None:
+        """Tell shortly which grants of a capability a principal has that did not match; None where it has none."""
+        shown = [_shown(one.grant, self.now) for one in self._given if one.row.principal == principal]
+        near = [text for text, kind in shown if kind == capability]
+        if not near:
+            return None
+        more = f" and {len(near) - _NEAR} more" if len(near) > _NEAR else ""
+        return f"{principal} has {capability} {'; '.join(near[:_NEAR])}{more}"
 
     def install(self, pack: Pack, tenant: str) -> None:
         """Put a pack in force in a tenant."""
@@ -158,7 +175,8 @@ class World:
     def _revoke(self, row: GrantRow) -> None:
         equal = [given for given in self._given if given.row.same == row.same]
         if not equal:
-            raise UsageError("revoke", f"no grant equals {row.model_dump(mode='json', exclude_unset=True)}")
+            written = json.dumps(row.model_dump(mode="json", exclude_unset=True), ensure_ascii=False)
+            raise UsageError("revoke", f"no grant equals {written}", "write it as it was granted, with the same fields")
         for given in equal:
             self._given.remove(given)
             self.source.drop_grant(given.grant.id)
@@ -223,6 +241,7 @@ class World:
         one = read_listed(source, folder, others)
         if one.pack is not None:
             self.listed[one.pack.pack_id] = one
+        self.replaced.append(one)
         self._install_everywhere(one)
 
     def _holder(self, pair: str) -> Holder:
@@ -246,6 +265,14 @@ def _projects(given: dict[str, str], people: dict[str, Any]) -> dict[str, str]:
         for project in person.projects:
             found.setdefault(project, person.tenant)
     return found
+
+
+def _shown(grant: Grant, now: Micros) -> tuple[str, str]:
+    """Return what a grant is for, and its capability."""
+    keys = "" if grant.keys is None else f" keys [{', '.join(grant.keys)}]"
+    project = "" if grant.project is None else f" in project {grant.project}"
+    ended = " (expired)" if grant.expires_at is not None and now >= grant.expires_at else ""
+    return f"for {grant.pack_id}{keys}{project}{ended}", grant.capability
 
 
 def _kind(word: str | ProjectSink) -> str:

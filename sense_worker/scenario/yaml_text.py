@@ -28,6 +28,9 @@ _PLAIN, _TEXT, _NESTED = "plain", "text", "nested"
 """The tags of nodes that have none in the file. Compared by identity: `!<plain>` in a file is another text."""
 
 
+_WAY_OUT = "write it as YAML: indent with spaces, close what is opened, put text with signs in quotes"
+
+
 class _Composer(yaml.CSafeLoader):
     """Composes nodes and resolves nothing: what a plain scalar means is told here."""
 
@@ -42,10 +45,11 @@ class _Composer(yaml.CSafeLoader):
 class YamlFault(ValueError):
     """Why a text is no YAML that is read here; `line` counts from 1."""
 
-    def __init__(self, line: int, reason: str) -> None:
+    def __init__(self, line: int, reason: str, way_out: str = "see docs/scenarios.md") -> None:
         super().__init__(f"line {line}: {reason}")
         self.line = line
         self.reason = reason
+        self.way_out = way_out
 
 
 def parse_yaml(text: str) -> Any:
@@ -56,9 +60,10 @@ def parse_yaml(text: str) -> Any:
         node = yaml.compose(text, Loader=_Composer)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise YamlFault(1 if mark is None else mark.line + 1, error.problem or error.context or "is no YAML") from None
+        problem = error.problem or error.context or "is no YAML"
+        raise YamlFault(1 if mark is None else mark.line + 1, problem, _WAY_OUT) from None
     except (yaml.YAMLError, ValueError) as error:
-        raise YamlFault(1, " ".join(str(error).split()) or "is no YAML") from None
+        raise YamlFault(1, " ".join(str(error).split()) or "is no YAML", _WAY_OUT) from None
     except RecursionError:
         raise YamlFault(1, f"nested more than {DEPTH_LIMIT} deep") from None
     return None if node is None else _Values().of(node, DEPTH_LIMIT)

@@ -130,6 +130,7 @@ def test_programs_read_a_versioned_contract(check, tmp_path):
                     }
                 ],
                 "packs_refused": [],
+                "warnings": [],
             },
             {
                 "file": f"{tmp_path}/b",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 from types import SimpleNamespace
 
 import pytest
 
 from runtime_core.errors import UsageError
+from runtime_core.event import BODY_LIMIT
 from sense_worker.cli import values
 
 
@@ -86,3 +88,14 @@ def test_a_home_that_is_not_there_is_named():
         values.json_object("@~nobody-here/x", "--data")
 
     assert str(refused.value) == "--data: ~nobody-here/x: Could not determine home directory. (name a readable file)"
+
+
+def test_a_file_of_an_option_is_a_regular_file_with_a_bound(tmp_path):
+    """A pipe is not waited for, a device without an end is not read, and a file over the bound is refused."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b" " * (BODY_LIMIT + 100))
+    for name, reason in ((tmp_path / "pipe", "no regular file"), ("/dev/zero", "no regular file")):
+        with pytest.raises(UsageError, match=rf"--data: .*{reason}"):
+            values.json_object(f"@{name}", "--data")
+    with pytest.raises(UsageError, match="limit"):
+        values.json_object(f"@{tmp_path / 'large'}", "--data")
