@@ -90,7 +90,7 @@ def _workers(settings: Settings, url: str) -> tuple[Child, ...]:
     events = _worker_child(settings, url, "worker", HEALTH_KEY)
     if not settings.exec_intake:
         return (events,)
-    return events, _worker_child(settings, url, "commands", EXEC_HEALTH_KEY, "--commands")
+    return events, _worker_child(settings, url, "exec", EXEC_HEALTH_KEY, "--commands")
 
 
 def _worker_child(settings: Settings, url: str, name: str, health_key: str, *options: str) -> Child:
