@@ -138,7 +138,8 @@ def test_an_empty_home_comes_up_and_ends_in_order(up: Callable[..., Up]) -> None
     assert code == 0
     assert running.lines()[0].startswith("up     | private ")
     stops = [line for line in running.lines() if line.startswith("up ") and "stop" in line]
-    assert stops[-3:] == ["up     | worker is stopping", "up     | redis is stopping", "up     | stopped"]
+    assert sorted(stops[-4:-2]) == ["up     | exec is stopping", "up     | worker is stopping"]
+    assert stops[-2:] == ["up     | redis is stopping", "up     | stopped"]
     assert living(running.home) == []
     assert not (running.home / "up.json").exists()
 
