@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import cpu, policy
+from benchmarks import cpu, execute, policy
 from benchmarks.world import World, wait_until
 from sense_worker.storage.rows import Rows
 
@@ -42,18 +42,30 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
     parser.add_argument("--policy", action="store_true", help="only the policy step: no worker, some 12 seconds")
+    parser.add_argument(
+        "--exec", action="store_true", help="only the round trip of a command, some two minutes a database"
+    )
+    parser.add_argument("--calls", type=int, default=800, help="calls per round of --exec (default 800)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON only")
     parser.add_argument("--keep", action="store_true", help=f"write it to {RESULTS.name} among the results")
     wanted = parser.parse_args()
     begun = time.time()
     result: dict[str, Any] = {"command": "./dev bench " + " ".join(sys.argv[1:]), "machine": machine()}
-    result["policy"] = policy.run()
-    for database in () if wanted.policy else wanted.database or ["sqlite", "postgresql"]:
-        result[database] = measure(database, wanted)
+    databases = wanted.database or ["sqlite", "postgresql"]
+    if wanted.exec:
+        result["exec"] = {}
+        for database in databases:
+            say(f"{database}: commands")
+            result["exec"][database] = execute.run(database, wanted.rounds, wanted.calls)
+    else:
+        result["policy"] = policy.run()
+        for database in () if wanted.policy else databases:
+            result[database] = measure(database, wanted)
     result["seconds"] = round(time.time() - begun)
     print(json.dumps(result, indent=2) if wanted.json else told(result))
     if wanted.keep:
-        RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+        place = RESULTS.with_name("exec.json") if wanted.exec else RESULTS
+        place.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def machine() -> str:
@@ -158,6 +170,8 @@ def spent(world: World, worker: subprocess.Popen[bytes]) -> dict[str, float]:
 
 def told(result: dict[str, Any]) -> str:
     """Return the result as a table for people."""
+    if "exec" in result:
+        return "\n".join([result["machine"], *_exec(result["exec"]), f"took {result['seconds']} s"])
     lines = [result["machine"], *_policy(result["policy"]), ""]
     if "sqlite" not in result and "postgresql" not in result:
         return "\n".join(lines)
@@ -175,6 +189,30 @@ def told(result: dict[str, Any]) -> str:
             )
     lines.append(f"\ntook {result['seconds']} s; CPU is microseconds an event over all processes")
     return "\n".join(lines)
+
+
+def _exec(found: dict[str, Any]) -> Iterator[str]:
+    for database, one in found.items():
+        for clients in (1, 16):
+            each = one[f"clients_{clients}"]
+            ours, bare = (
+                {
+                    name: statistics.median(turn[who][name] for turn in each["rounds"])
+                    for name in ("p50", "p99", "calls_per_s")
+                }
+                for who in ("ours", "bare")
+            )
+            yield (
+                f"{database}, {clients:2} clients: p50/p99 {ours['p50']:g}/{ours['p99']:g} ms, "
+                f"{ours['calls_per_s']:,.0f} calls/s; "
+                f"bare Celery {bare['p50']:g}/{bare['p99']:g} ms, {bare['calls_per_s']:,.0f} calls/s; "
+                f"p50 x {each['p50_ratio']}, calls/s x {each['rate_ratio']}"
+            )
+        full = one["saturated"]
+        yield (
+            f"{database}, 1 client beside {full['events_per_s']:,.0f} events/s: p50 {full['busy']['p50']:g} ms, "
+            f"idle {full['idle']['p50']:g} ms, x {full['p50_ratio']}"
+        )
 
 
 def _policy(one: dict[str, Any]) -> Iterator[str]:

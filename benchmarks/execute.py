@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.world import World, wait_until
 from sense_worker.app import EXEC_SLOTS
 from sense_worker.client import HeldSession, RuntimeClient
-from sense_worker.intake.health import EXEC_HEALTH_KEY
+from sense_worker.intake.health import EXEC_HEALTH_KEY, HEALTH_KEY
 from sense_worker.operator import Operator
 
 if TYPE_CHECKING:
@@ -55,10 +55,28 @@ def run(database: str, rounds: int, calls: int) -> dict[str, Any]:
                     statistics.median(one["ours"]["calls_per_s"] / one["bare"]["calls_per_s"] for one in each), 2
                 ),
             }
+        found["saturated"] = _saturated(world, ask, calls)
         close()
         return found
     finally:
         world.close()
+
+
+def _saturated(world: World, ask: Callable[[], object], calls: int) -> dict[str, Any]:
+    """Measure one client idle, then while a publisher keeps a worker for events as busy as it can be."""
+    idle = _measure(ask, 1, calls)
+    world.start("sense_worker.cli.main", "worker")
+    with world.client() as client:
+        wait_until(lambda: bool(client.hlen(HEALTH_KEY)), 60)
+    more = {"BENCH_ACTIVATION": world.activation, "BENCH_BROKER": str(world.settings.broker_url)}
+    publisher = world.start("benchmarks.publish", "stream", "1000000", "0.0", **more)
+    wait_until(lambda: world.count("inbox_item") > 1_000, 60)
+    before, begun = world.count("inbox_item"), time.perf_counter()
+    busy = _measure(ask, 1, calls)
+    events = world.count("inbox_item") - before
+    rate = round(events / (time.perf_counter() - begun), 1)
+    publisher.kill()
+    return {"idle": idle, "busy": busy, "events_per_s": rate, "p50_ratio": round(busy["p50"] / idle["p50"], 2)}
 
 
 def _ours(world: World) -> tuple[Callable[[], object], Callable[[], None]]:
