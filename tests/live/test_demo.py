@@ -107,6 +107,7 @@ def assert_commands(told):
     assert newest == f"{told['confirmed']['commit']} Commit by a command"
 
 
+@pytest.mark.long
 def test_what_does_not_happen_fails_the_demo(folder):
     """A pack that is not the git pack: exit 1, one object that says so, the end of the log on standard error."""
     other = folder / "pack"

@@ -66,6 +66,7 @@ def test_a_call_comes_back_through_the_result_backend(world, web):
     assert world.asked("SELECT count(*) FROM sense_exec") == [(2,)]
 
 
+@pytest.mark.long
 def test_more_calls_than_slots_do_not_stand_in_each_others_way(world, web):
     """A pool full of waiting calls drains what they wait for: writes and the bulk lane end, each run once."""
     calls = [seal_for_celery(world.held, "tool", "tool.put", timeout_s=60) for _ in range(8)]
@@ -77,6 +78,7 @@ def test_more_calls_than_slots_do_not_stand_in_each_others_way(world, web):
     assert world.runs() == ["put"] * 8
 
 
+@pytest.mark.long
 def test_a_call_meets_the_same_door(world, web):
     """A repeated call is one request, one that fails its door is told its word, and a stranger is not answered."""
     call = seal_for_celery(world.held, "tool", "tool.put", timeout_s=60)

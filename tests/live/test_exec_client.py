@@ -71,6 +71,7 @@ def test_a_command_is_asked_for_and_answered(world):
         assert (over.ok, over.result, over.error) == (False, None, "output over 1048576 bytes")
 
 
+@pytest.mark.long
 def test_sixteen_threads_share_a_client(world):
     """Requests of many threads at once are each answered with their own result."""
     world.commands()
@@ -80,6 +81,7 @@ def test_sixteen_threads_share_a_client(world):
     assert found == [said(text) for text in texts]
 
 
+@pytest.mark.long
 def test_fifty_tasks_share_an_async_client(world):
     """Fifty calls awaited together are each answered with their own result."""
     world.commands()
@@ -108,6 +110,7 @@ def test_without_a_worker_a_request_is_taken_back(world):
     assert world.runs() == ["put"]
 
 
+@pytest.mark.long
 def test_an_answer_that_is_late_can_still_be_had(world):
     """Result raises ExecTimeout when the request's time is over, and the command is ended by its deadline."""
     world.commands()
@@ -144,6 +147,7 @@ def test_cancel_before_the_start_and_of_a_running_read(world):
     assert world.runs() == ["wait", "hold"]
 
 
+@pytest.mark.long
 def test_a_cancelled_request_answers_those_under_its_key(world):
     """Two requests under one idempotency key are one: cancelled before it started, both are answered."""
     world.commands(SENSE_EXEC_WIDTH="1")
@@ -158,6 +162,7 @@ def test_a_cancelled_request_answers_those_under_its_key(world):
     assert world.runs() == ["wait"]
 
 
+@pytest.mark.long
 def test_one_key_is_one_request(world):
     """Requests under one idempotency key run once and have one result; another request under it is refused."""
     world.commands()
@@ -169,6 +174,7 @@ def test_one_key_is_one_request(world):
     assert world.runs() == ["put"]
 
 
+@pytest.mark.long
 def test_a_request_that_fails_its_door_is_told_its_word(world):
     """A refused envelope raises ExecRefused with its word; what cannot be a request is refused before it is sent."""
     world.commands()
@@ -189,6 +195,7 @@ def test_a_request_that_fails_its_door_is_told_its_word(world):
     assert world.asked("SELECT count(*) FROM sense_exec") == [(0,)]
 
 
+@pytest.mark.long
 def test_a_result_is_kept_for_a_settable_time(tmp_path, redis_url, database):
     """After SENSE_EXEC_RESULT_S a result is gone from Redis, and is not had any more."""
     with a_world(tmp_path, redis_url, database, SENSE_EXEC_RESULT_S="1") as world, world.client() as seen:
@@ -203,6 +210,7 @@ def test_a_result_is_kept_for_a_settable_time(tmp_path, redis_url, database):
                 handle.result(wait_s=0.1)
 
 
+@pytest.mark.long
 def test_redis_may_go_and_come_back(tmp_path, redis_servers, database):
     """Who waits goes on when Redis is back; without it a new request fails at once, and none is lost."""
     server = redis_servers()
@@ -221,6 +229,7 @@ def test_redis_may_go_and_come_back(tmp_path, redis_servers, database):
             assert waiting.result(timeout=60).error == CANCELLED
 
 
+@pytest.mark.long
 def test_a_rotated_session_file_is_taken_up(world, tmp_path):
     """A client from a session file signs with the file's newest secret; one that was answered late is still opened."""
     world.commands()
@@ -264,6 +273,7 @@ def test_the_node_example_runs_a_command(world, tmp_path):
     assert (code, json.loads(printed)["ok"]) == (1, False)
 
 
+@pytest.mark.long
 def test_an_abandoned_call_leaves_no_stuck_connection(world):
     """Calls whose tasks are cancelled anywhere in their way leave a client that answers the next ones rightly."""
     world.commands()
@@ -283,6 +293,7 @@ def test_an_abandoned_call_leaves_no_stuck_connection(world):
     assert together == [said(f"{n}") for n in range(4)]
 
 
+@pytest.mark.long
 def test_an_abandoned_call_is_cancelled_where_that_is_asked_for(world):
     """With cancel_abandoned a running read is ended when its caller goes; without, it goes on."""
     world.commands()

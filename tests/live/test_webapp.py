@@ -111,6 +111,7 @@ def test_who_logs_in_runs_commands(world, address):
         assert {(principal, lasts) for _, principal, lasts in sessions} == {("ana", 900_000_000), ("bob", 900_000_000)}
 
 
+@pytest.mark.long
 def test_a_request_is_submitted_asked_for_and_cancelled(world, address):
     """Who does not wait is told where to ask, alone may ask there, and may cancel."""
     world.commands()
@@ -127,6 +128,7 @@ def test_a_request_is_submitted_asked_for_and_cancelled(world, address):
         assert ana.get(place).json()["error"] == "cancelled"
 
 
+@pytest.mark.long
 def test_a_key_runs_once(world, address):
     """A form sent twice under one key is one write; another under it is a conflict."""
     world.commands()
@@ -137,6 +139,7 @@ def test_a_key_runs_once(world, address):
     assert world.runs() == ["put"]
 
 
+@pytest.mark.long
 def test_who_is_not_logged_in_runs_nothing(world, address):
     """Without a login, with a wrong password, and after a logout, there is a 401, and the session is revoked."""
     with logged_in(address, "ana") as ana:
@@ -153,6 +156,7 @@ def test_who_is_not_logged_in_runs_nothing(world, address):
     assert revoked == [(1,)]
 
 
+@pytest.mark.long
 def test_without_a_worker_or_for_a_session_that_ended_it_says_so(world, address):
     """Nobody who reads is a 503 to be tried again; a session that the operator revoked is a 401."""
     with logged_in(address, "ana") as ana:
