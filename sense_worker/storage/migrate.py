@@ -7,6 +7,7 @@ without a gap: the distance is a subtraction, and an older release knows it with
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,6 +91,8 @@ def upgrade(connection: sa.Connection, step: str) -> None:
     from alembic import command
     from alembic.config import Config
 
+    # Its own lines name every step, also where a command promised to say nothing.
+    logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

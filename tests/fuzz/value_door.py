@@ -85,4 +85,5 @@ def _judge(given: tuple[list[str], str | None]) -> str:
     return " ".join(sorted(words)) or "refused"
 
 
-DOORS = {"values": Door("values", _make, _judge, [([text], None) for text in TEXTS])}
+ACCEPTED = frozenset({"value", "pairs", "pairs value", "options pairs", "options pairs value"})
+DOORS = {"values": Door("values", _make, _judge, [([text], None) for text in TEXTS], accepted=ACCEPTED)}

@@ -17,7 +17,7 @@ from cryptography.fernet import Fernet
 from sense_worker.publisher import Publisher
 from sense_worker.settings import Settings
 from sense_worker.storage.engine import Database
-from sense_worker.storage.migrate import migrate
+from sense_worker.storage.migrate import each_database, migrate
 from sense_worker.storage.rows import Rows as Statements
 from sense_worker.tether import tethered
 from sense_worker.vault import Vault
@@ -75,7 +75,8 @@ class World:
             **env,
         }
         self.settings = Settings.load(self.env)
-        migrate(database)
+        for one in each_database(self.settings):
+            migrate(one)
         self.rows = Rows(database, Vault.load(self.settings))
         self.rows.principal("ana")
         self.rows.pack()

@@ -177,7 +177,7 @@ class TestRefusals:
     def test_a_long_place_is_cut(self) -> None:
         """A place of many long keys stays readable."""
         raw = b"".join(b'{"%s":' % (b"k" * 50) for _ in range(10)) + b"NaN" + b"}" * 10
-        assert str(refusal(raw)).startswith("doc /" + "/".join(["k" * 50] * 10)[:199] + "… (line 1")
+        assert refusal(raw).place.startswith("doc /" + "/".join(["k" * 50] * 10)[:199] + "… (line 1")
 
     def test_written_out_escapes_stay_text(self) -> None:
         """A backslash followed by u0000, written out, is text like any other."""
