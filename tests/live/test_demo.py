@@ -123,6 +123,7 @@ def test_what_does_not_happen_fails_the_demo(folder):
     assert any("ready: private" in line for line in err.splitlines())
 
 
+@pytest.mark.long
 def test_an_interrupt_leaves_nothing_behind(folder):
     """Ctrl-C in the middle: exit 130, no folder, no process."""
     process = demo(folder)

@@ -78,6 +78,7 @@ def test_a_flushed_database_costs_nothing_but_what_was_on_it(world, server):
     assert len(warnings(world)) < 20
 
 
+@pytest.mark.long
 @pytest.mark.case("C38")
 def test_a_server_that_restarts_and_stalls_is_only_waited_for(world, server):
     """Three restarts of Redis and a stall later, twenty events arrive once each, with a bounded log."""
@@ -97,7 +98,7 @@ def test_a_server_that_restarts_and_stalls_is_only_waited_for(world, server):
     assert len(warnings(world)) < 60
 
 
-@pytest.mark.parametrize("back", ["the file", "a backup"])
+@pytest.mark.parametrize("back", ["the file", pytest.param("a backup", marks=pytest.mark.long)])
 def test_an_event_is_not_acknowledged_into_a_ledger_that_nobody_can_read(world, tmp_path, back):
     """The database's file is moved away: its processes end and say so, health is bad, events wait for a file.
 
@@ -126,6 +127,7 @@ def test_an_event_is_not_acknowledged_into_a_ledger_that_nobody_can_read(world, 
     until(lambda: inbox(world) == 2, 60)
 
 
+@pytest.mark.long
 def test_the_greatest_id_keeps_nobody_from_announcing_for_long(world):
     """Somebody wrote it: the publisher hears what is the matter, and a worker sets the stream right by itself."""
     greatest = f"{2**64 - 1}-{2**64 - 1}"
@@ -141,6 +143,7 @@ def test_the_greatest_id_keeps_nobody_from_announcing_for_long(world):
     assert world.query("SELECT stream_id, word FROM sense_dead_entry") == [(greatest, "unknown_credential")]
 
 
+@pytest.mark.long
 def test_a_key_that_is_put_right_needs_no_restart_of_the_worker(world):
     """Under a wrong key file nothing can be opened: events wait, health says why; with the right one they arrive."""
     right = world.env.pop("SENSE_SECRET_KEYS")
@@ -186,6 +189,7 @@ def test_while_the_audit_cannot_be_written_nothing_is_claimed_and_health_says_so
     assert report.lines == 3
 
 
+@pytest.mark.long
 @pytest.mark.case("C43")
 def test_a_refused_entry_waits_while_its_record_cannot_be_written(world):
     """With the table of dead entries away a bad entry stays pending; after the repair it is recorded once."""

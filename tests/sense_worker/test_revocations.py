@@ -98,7 +98,7 @@ def test_nothing_reaches_a_sink_after_it_was_withdrawn(road):
     known = {(path, late): steps(road, path, late=late) for path in PATHS for late in (False, True)}
 
     @settings(
-        max_examples=40 if road.database.kind == "sqlite" else 15,
+        max_examples=20 if road.database.kind == "sqlite" else 8,
         deadline=None,
         phases=[Phase.reuse, Phase.generate],  # a case is four words: there is nothing to shrink
         suppress_health_check=[HealthCheck.too_slow],
