@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 import yaml
 
+from sense_worker.intake.health import EXEC_HEALTH_KEY
 from sense_worker.tether import tethered
 from tests.databases import PostgresServer
 from tests.live.worlds import until
@@ -66,7 +68,7 @@ class TestFiles:
 
         assert made == {"POSTGRES_PASSWORD", "SENSE_DATABASE_URL", "SENSE_SECRET_KEYS"}
         assert not made & given
-        assert [service["env_file"] for service in SERVICES.values() if "env_file" in service] == [["compose.env"]] * 3
+        assert [service["env_file"] for service in SERVICES.values() if "env_file" in service] == [["compose.env"]] * 4
         assert not in_context("compose.env")
 
     def test_every_service_that_stays_has_a_health_check(self) -> None:
@@ -233,15 +235,22 @@ def test_every_service_becomes_healthy(tmp_path: Path) -> None:
         second_init = host.start("init").wait(timeout=START_S)
         worker = host.start("worker")
         until(lambda: host.healthy("worker") or worker.poll() is not None, START_S, "the worker is healthy")
+        commands = host.start("commands")
+        with redis.Redis(port=port) as asked:
+            until(lambda: asked.exists(EXEC_HEALTH_KEY) or commands.poll() is not None, START_S, "requests are read")
+        both_healthy = host.healthy("commands")
 
         assert mode == 0o600
         assert (first_init, second_init) == (0, 0), host.said("init.log")
         assert worker.poll() is None, host.said("worker.log")
         assert "postgresql, schema current" in host.said("worker.health")
+        assert commands.poll() is None, host.said("commands.log")
+        assert both_healthy, host.said("commands.health")
         assert (data / "appendonlydir").is_dir()
         assert (tmp_path / "home" / "operator.session").exists()
-        worker.terminate()
-        assert worker.wait(timeout=40) == 0
+        for one in (worker, commands):
+            one.terminate()
+        assert [one.wait(timeout=40) for one in (worker, commands)] == [0, 0]
 
 
 @pytest.mark.long
