@@ -33,7 +33,7 @@ for line in sys.stdin:
     migrate(database)
     check_schema(database)
     database.dispose()
-    print("up", flush=True)
+    print("up", line.strip(), flush=True)
 """
 PROCESSES = 6
 
@@ -72,11 +72,18 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def start_at_once(processes: list[subprocess.Popen[str]], url: str) -> list[str]:
-    """Tell all of them of one database at the same moment, and return the first line that each prints."""
+    """Tell all of them of one database at the same moment, and return the line that each prints about it."""
     for process in processes:
         process.stdin.write(f"{url}\n")
         process.stdin.flush()
-    return [process.stdout.readline() for process in processes]
+    return [_about(process, url) for process in processes]
+
+
+def _about(process: subprocess.Popen[str], url: str) -> str:
+    """Return the next line that is not about a database of an earlier test."""
+    while (line := process.stdout.readline()).startswith("up ") and line != f"up {url}\n":
+        continue
+    return line
 
 
 @pytest.mark.filterwarnings("ignore:autogenerate skipping metadata-specified expression-based index")
@@ -204,7 +211,7 @@ def test_six_processes_may_create_the_tables_at_once(
             with database.write() as connection:
                 connection.exec_driver_sql(f"CREATE TABLE {VERSION_TABLE} (version_num VARCHAR(32) PRIMARY KEY)")
 
-        assert start_at_once(processes, url) == ["up\n"] * PROCESSES
+        assert start_at_once(processes, url) == [f"up {url}\n"] * PROCESSES
         with database.read() as connection:
             assert schema_step(connection) == HEAD
             assert set(sa.inspect(connection).get_table_names()) >= {
