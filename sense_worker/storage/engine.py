@@ -11,6 +11,8 @@ it opened: once another stands under that path, or none, its transactions fail (
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,9 +166,27 @@ def _prepare_relaxed(connection: Any, _record: object) -> None:
 def _prepare_sqlite(connection: Any, synchronous: str) -> None:
     connection.isolation_level = None  # the driver would begin by itself, deferred; `_begin_sqlite` says how
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", f"synchronous={synchronous}", "foreign_keys=ON", "temp_store=MEMORY"):
+    _write_ahead(cursor)
+    for pragma in (f"synchronous={synchronous}", "foreign_keys=ON", "temp_store=MEMORY"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """Turn the write-ahead log on; of processes that meet on a new file one does, and the others wait for it.
+
+    SQLite's own timeout does not cover this: whoever finds another at it is told at once that the file is locked.
+    """
+    ends = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
