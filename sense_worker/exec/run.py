@@ -157,10 +157,6 @@ class Runner:
         return time.time_ns() // 1000 + self._ahead
 
 
-def _unsuccessful(claimed: ClaimedExec, error: str, *, write: bool) -> Done:
-    return Done(claimed, ResultEnvelope(False, claimed.pack_id, claimed.verb_key, None, error), write)
-
-
 def _bounded(envelope: ResultEnvelope) -> ResultEnvelope:
     if len(encoded(envelope)) <= RESULT_LIMIT:
         return envelope
