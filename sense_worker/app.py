@@ -13,11 +13,11 @@ from celery import Celery, signals
 
 from sense_worker.exec.calls import Calls
 from sense_worker.exec.celery_call import CALL_QUEUE, CALL_TASK
-from sense_worker.exec.process import ExecProcess
+from sense_worker.exec.process import exec_drain
 from sense_worker.exec.record import LANES
 from sense_worker.intake.step import IntakeStep
 from sense_worker.logs import configure, log
-from sense_worker.wiring import DrainProcess
+from sense_worker.wiring import PoolProcess, delivery_drain
 from sinks.registry import Registry
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def make_app(settings: Settings) -> Celery:
         result_expires=settings.exec_result_s,
         sense_settings=settings,
     )
-    process = DrainProcess(settings, send_drain(app))
-    exec_process = ExecProcess(settings, send_drain(app))
+    process = PoolProcess(settings, send_drain(app), delivery_drain)
+    exec_process = PoolProcess(settings, send_drain(app), exec_drain)
     calls = Calls(settings, send_drain(app))
 
     @app.task(name=DRAIN, ignore_result=True)
@@ -69,7 +69,7 @@ def make_app(settings: Settings) -> Celery:
         process.run(lane)
 
     @app.task(name=EXEC_DRAIN, ignore_result=True)
-    def exec_drain(lane: str) -> None:
+    def drain_requests(lane: str) -> None:
         exec_process.run(lane)
 
     @app.task(name=CALL_TASK, ignore_result=False)

@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import redis
 from redis.backoff import NoBackoff
@@ -128,34 +128,54 @@ def end_lost(error: LedgerLost) -> None:
     os._exit(1)
 
 
-class DrainProcess:
-    """A pool child's drain: its ports and clients, built on the first doorbell after the fork and kept."""
+class LaneDrain(Protocol):
+    """Drains one lane until it is empty or its turn is over: `Drain` of deliveries, `ExecDrain` of requests."""
 
-    def __init__(self, settings: Settings, send: Callable[[str], object]) -> None:
+    def run(self, lane: str, bell: Doorbell, linger_s: float, /) -> None: ...
+
+
+class PoolProcess:
+    """A pool child's drain: what it needs is built on the first doorbell after the fork, and kept.
+
+    `make` returns the drain over the ports of this process.
+    """
+
+    def __init__(
+        self, settings: Settings, send: Callable[[str], object], make: Callable[[Settings, Ports], LaneDrain]
+    ) -> None:
         self._settings = settings
         self._send = send
+        self._make = make
         self._pid = 0
         self._ports: Ports | None = None
-        self._drain: Drain | None = None
-        self._bell: Doorbell | None = None
+        self._built: tuple[LaneDrain, Doorbell] | None = None
 
     def run(self, lane: str) -> None:
         """Drain one lane until it is empty or its turn is over."""
-        if self._drain is None or self._bell is None or self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._ports = build_ports(self._settings)
-            self._drain = Drain(self._ports, on_hung=end_hung)
-            self._bell = Doorbell(redis_client(self._settings, block_s=self._settings.linger_s), self._send)
         try:
-            self._drain.run(lane, self._bell, self._settings.linger_s)
+            drain, bell = self._build()
+            drain.run(lane, bell, self._settings.linger_s)
         except (HcpError, RedisError) as error:
             # Nothing is lost: rows claimed are taken over when their lease runs out, and the sweep rings again.
             log().warning("drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")
             if not isinstance(error, LedgerBusy | AuditUnavailable | RedisError):
                 self._forget()
 
+    def _build(self) -> tuple[LaneDrain, Doorbell]:
+        if self._built is None or self._pid != os.getpid():
+            settings, self._pid = self._settings, os.getpid()
+            self._ports = build_ports(settings)
+            bell = Doorbell(redis_client(settings, block_s=settings.linger_s), self._send)
+            self._built = self._make(settings, self._ports), bell
+        return self._built
+
     def _forget(self) -> None:
         """Let go of what was built: a fault of what was read then (a key, a setting) may be mended at the next ring."""
         if self._ports is not None:
             self._ports.close()
-        self._ports = self._drain = self._bell = None
+        self._ports = self._built = None
+
+
+def delivery_drain(_settings: Settings, ports: Ports) -> LaneDrain:
+    """Return the drain of deliveries; a sink that does not answer ends its process."""
+    return Drain(ports, on_hung=end_hung)

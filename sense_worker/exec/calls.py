@@ -16,10 +16,10 @@ from sense_worker.doorbell import Doorbell
 from sense_worker.exec.asking import HeldSession, send, wait_once
 from sense_worker.exec.celery_call import celery_call
 from sense_worker.exec.driving import drive
-from sense_worker.exec.process import ExecProcess
+from sense_worker.exec.process import exec_drain
 from sense_worker.exec.record import LANES
 from sense_worker.exec.request import TIMEOUT_LIMIT_MS
-from sense_worker.wiring import redis_client
+from sense_worker.wiring import PoolProcess, redis_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ class Calls:
         self._settings = settings
         self._send_drain = send_drain
         # Without lingering: whoever waits for this slot's own reply would linger too.
-        self._drain = ExecProcess(settings.model_copy(update={"linger_s": 0.0}), send_drain)
+        self._drain = PoolProcess(settings.model_copy(update={"linger_s": 0.0}), send_drain, exec_drain)
         self._made: tuple[int, redis.Redis] | None = None
 
     def run(self, kwargs: Mapping[str, Any]) -> str | None:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
-
-from redis.exceptions import RedisError
 
 from runtime_core.adapters.composite import CompositeAdapter
 from runtime_core.adapters.openapi import OpenApiAdapter
 from runtime_core.adapters.sandbox import Ceilings
 from runtime_core.adapters.wrap import WrapAdapter
-from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
 from runtime_core.runtime import Runtime
-from sense_worker.doorbell import Doorbell
 from sense_worker.exec.drain import ExecDrain
 from sense_worker.exec.engine import Engine
 from sense_worker.exec.group_audit import GroupAudit
 from sense_worker.exec.run import Cancellations, Runner
-from sense_worker.logs import log
 from sense_worker.storage.engine import Database
 from sense_worker.vault import Vault
-from sense_worker.wiring import build_ports, end_lost, redis_client
+from sense_worker.wiring import end_lost, redis_client
 
 if TYPE_CHECKING:
     import threading
@@ -80,39 +74,6 @@ def relaxed_database(settings: Settings) -> Database:
     return Database(settings.requests_url, on_lost=end_lost, durable=False)
 
 
-class ExecProcess:
-    """A pool child's exec drain: its ports and clients, built on the first doorbell after the fork and kept."""
-
-    def __init__(self, settings: Settings, send: Callable[[str], object]) -> None:
-        self._settings = settings
-        self._send = send
-        self._pid = 0
-        self._ports: Ports | None = None
-        self._drain: ExecDrain | None = None
-        self._bell: Doorbell | None = None
-
-    def run(self, lane: str) -> None:
-        """Drain one lane until it is empty or its turn is over."""
-        try:
-            drain, bell = self._built()
-            drain.run(lane, bell, self._settings.linger_s)
-        except (HcpError, RedisError) as error:
-            # Nothing is lost: what was claimed is taken over when its lease runs out, and the sweep rings again.
-            log().warning("exec drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")
-            if not isinstance(error, LedgerBusy | AuditUnavailable | RedisError):
-                self._forget()
-
-    def _built(self) -> tuple[ExecDrain, Doorbell]:
-        if self._drain is None or self._bell is None or self._pid != os.getpid():
-            settings, vault = self._settings, Vault.load(self._settings)
-            self._pid = os.getpid()
-            ports = self._ports = build_ports(settings)
-            self._drain = ExecDrain(build_engine(settings, ports, vault))
-            self._bell = Doorbell(redis_client(settings, block_s=settings.linger_s), self._send)
-        return self._drain, self._bell
-
-    def _forget(self) -> None:
-        """Let go of what was built: a fault of what was read then (a key, a setting) may be mended at the next ring."""
-        if self._ports is not None:
-            self._ports.close()
-        self._ports = self._drain = self._bell = None
+def exec_drain(settings: Settings, ports: Ports) -> ExecDrain:
+    """Return the drain of requests."""
+    return ExecDrain(build_engine(settings, ports, Vault.load(settings)))

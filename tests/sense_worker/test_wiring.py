@@ -15,7 +15,7 @@ from sense_worker.drain import Drain
 from sense_worker.settings import Settings
 from sense_worker.storage.engine import Database
 from sense_worker.vault import Vault
-from sense_worker.wiring import DrainProcess, chain_name
+from sense_worker.wiring import PoolProcess, chain_name, delivery_drain
 from tests.provision import Rows
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_a_pool_process_reads_its_keys_again_after_a_fault_of_theirs(tmp_path, s
     monkeypatch.setattr(wiring, "Doorbell", lambda *_: Bell())
     claim = Drain.claim
     monkeypatch.setattr(Drain, "claim", lambda drain, lane: (claim(drain, lane), opened.append(lane))[0])
-    process = DrainProcess(settings, print)
+    process = PoolProcess(settings, print, delivery_drain)
 
     process.run("t-red/log")
     before = list(opened)
@@ -105,7 +105,7 @@ def test_a_pool_process_keeps_what_it_built_while_it_only_waits(tmp_path, sqlite
         raise fault
 
     monkeypatch.setattr(Drain, "run", run)
-    process = DrainProcess(settings, print)
+    process = PoolProcess(settings, print, delivery_drain)
 
     for _ in range(3):
         process.run("t-red/log")
