@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, SmallInteger, Text, text
+from sqlalchemy import Column, Index, LargeBinary, SmallInteger, Text, text
 from sqlmodel import Field, SQLModel
 
-
-def _moment(*, nullable: bool = False) -> Column[int]:
-    return Column(BigInteger, nullable=nullable)
-
+from sense_worker.storage.tables import moment
 
 _OPEN = "state IN ('pending', 'running')"
 
@@ -53,15 +50,15 @@ class ExecRow(SQLModel, table=True):
     """The request whose result this one waits for: it came later, under the same idempotency key."""
     attempt: int = Field(default=0, sa_column=Column(SmallInteger, nullable=False, server_default=text("0")))
     lease: str | None = None
-    due_at: int = Field(sa_column=_moment())
+    due_at: int = Field(sa_column=moment())
     """When it may be claimed; while `running`, when the lease runs out."""
-    accepted_at: int = Field(sa_column=_moment())
-    deadline_at: int = Field(sa_column=_moment())
+    accepted_at: int = Field(sa_column=moment())
+    deadline_at: int = Field(sa_column=moment())
     ok: bool | None = None
     error: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     reply: bytes | None = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
     """The result envelope; null before it is done, and after its time is over."""
-    settled_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    settled_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 class CredentialRow(SQLModel, table=True):
@@ -75,4 +72,4 @@ class CredentialRow(SQLModel, table=True):
     consent: str = Field(primary_key=True)
     identity: str
     fields: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    kept_at: int = Field(sa_column=_moment())
+    kept_at: int = Field(sa_column=moment())

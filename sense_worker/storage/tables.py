@@ -10,7 +10,8 @@ from sqlalchemy import JSON, BigInteger, Column, Index, LargeBinary, SmallIntege
 from sqlmodel import Field, SQLModel
 
 
-def _moment(*, nullable: bool = False, default: int | None = None) -> Column[int]:
+def moment(*, nullable: bool = False, default: int | None = None) -> Column[int]:
+    """Return a column of microseconds since the epoch."""
     return Column(BigInteger, nullable=nullable, server_default=None if default is None else text(str(default)))
 
 
@@ -21,7 +22,7 @@ class Tenant(SQLModel, table=True):
 
     id: str = Field(primary_key=True)
     authority_version: int = Field(default=1, sa_type=BigInteger)
-    created_at: int = Field(sa_column=_moment())
+    created_at: int = Field(sa_column=moment())
 
 
 class PrincipalRow(SQLModel, table=True):
@@ -33,8 +34,8 @@ class PrincipalRow(SQLModel, table=True):
     id: str = Field(primary_key=True)
     kind: str
     operator: bool = False
-    created_at: int = Field(sa_column=_moment())
-    disabled_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    created_at: int = Field(sa_column=moment())
+    disabled_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 class ProjectRow(SQLModel, table=True):
@@ -44,7 +45,7 @@ class ProjectRow(SQLModel, table=True):
 
     tenant: str = Field(primary_key=True, foreign_key="sense_tenant.id")
     id: str = Field(primary_key=True)
-    created_at: int = Field(sa_column=_moment())
+    created_at: int = Field(sa_column=moment())
 
 
 class Membership(SQLModel, table=True):
@@ -55,7 +56,7 @@ class Membership(SQLModel, table=True):
     tenant: str = Field(primary_key=True)
     project: str = Field(primary_key=True)
     principal: str = Field(primary_key=True)
-    created_at: int = Field(sa_column=_moment())
+    created_at: int = Field(sa_column=moment())
 
 
 class SessionRow(SQLModel, table=True):
@@ -68,10 +69,10 @@ class SessionRow(SQLModel, table=True):
     principal: str
     secret: bytes
     previous_secret: bytes | None = None
-    previous_until: int = Field(default=0, sa_column=_moment(default=0))
-    created_at: int = Field(sa_column=_moment())
-    expires_at: int = Field(sa_column=_moment())
-    revoked_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    previous_until: int = Field(default=0, sa_column=moment(default=0))
+    created_at: int = Field(sa_column=moment())
+    expires_at: int = Field(sa_column=moment())
+    revoked_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 class ActivationRow(SQLModel, table=True):
@@ -87,9 +88,9 @@ class ActivationRow(SQLModel, table=True):
     workspace: str | None = None
     secret: bytes
     previous_secret: bytes | None = None
-    previous_until: int = Field(default=0, sa_column=_moment(default=0))
-    created_at: int = Field(sa_column=_moment())
-    revoked_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    previous_until: int = Field(default=0, sa_column=moment(default=0))
+    created_at: int = Field(sa_column=moment())
+    revoked_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 Index(
@@ -117,8 +118,8 @@ class GrantRow(SQLModel, table=True):
     keys: list[str] | None = Field(default=None, sa_column=Column(JSON(none_as_null=True), nullable=True))
     project: str | None = None
     created_by: str
-    created_at: int = Field(sa_column=_moment())
-    expires_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    created_at: int = Field(sa_column=moment())
+    expires_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 class PackRow(SQLModel, table=True):
@@ -146,7 +147,7 @@ class PackRevisionRow(SQLModel, table=True):
     harness: bytes
     allowed_bins: dict[str, str] = Field(sa_column=Column(JSON, nullable=False))
     installed_by: str
-    installed_at: int = Field(sa_column=_moment())
+    installed_at: int = Field(sa_column=moment())
 
 
 class SinkRow(SQLModel, table=True):
@@ -160,9 +161,9 @@ class SinkRow(SQLModel, table=True):
     options: bytes
     audience: str
     audience_id: str | None = None
-    created_at: int = Field(sa_column=_moment())
-    paused_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
-    disabled_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    created_at: int = Field(sa_column=moment())
+    paused_at: int | None = Field(default=None, sa_column=moment(nullable=True))
+    disabled_at: int | None = Field(default=None, sa_column=moment(nullable=True))
     disabled_reason: str | None = None
 
 
@@ -181,9 +182,9 @@ class RouteRow(SQLModel, table=True):
     project: str | None = None
     options: dict[str, object] = Field(sa_column=Column(JSON, nullable=False))
     created_by: str
-    created_at: int = Field(sa_column=_moment())
-    expires_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
-    removed_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    created_at: int = Field(sa_column=moment())
+    expires_at: int | None = Field(default=None, sa_column=moment(nullable=True))
+    removed_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 class EventRow(SQLModel, table=True):
@@ -221,8 +222,8 @@ class EventRow(SQLModel, table=True):
     generation: int
     digest: str
     traceparent: str | None = None
-    signed_at: int = Field(sa_column=_moment())
-    accepted_at: int = Field(sa_column=_moment())
+    signed_at: int = Field(sa_column=moment())
+    accepted_at: int = Field(sa_column=moment())
     receipt: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     unfinished_land: str | None = None
     repeats: int = Field(default=0, sa_column=Column(SmallInteger, nullable=False, server_default=text("0")))
@@ -258,7 +259,7 @@ class DeliveryRow(SQLModel, table=True):
     crashes: int = Field(default=0, sa_column=Column(SmallInteger, nullable=False, server_default=text("0")))
     alone: bool = False
     """The running attempt was claimed by itself: only then does its death count (DESIGN §6.5)."""
-    due_at: int = Field(sa_column=_moment())
+    due_at: int = Field(sa_column=moment())
     """When it may be claimed; while `delivering`, when the lease runs out."""
     lease: str | None = None
     reason: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
@@ -267,8 +268,8 @@ class DeliveryRow(SQLModel, table=True):
     digest: str | None = None
     """Of the pack revision that judged the last attempt."""
     receipt: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
-    created_at: int = Field(sa_column=_moment())
-    settled_at: int | None = Field(default=None, sa_column=_moment(nullable=True))
+    created_at: int = Field(sa_column=moment())
+    settled_at: int | None = Field(default=None, sa_column=moment(nullable=True))
 
 
 class AttemptRow(SQLModel, table=True):
@@ -285,7 +286,7 @@ class AttemptRow(SQLModel, table=True):
     reason: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     by: str
     """`intake`, `drain` or `sweep`."""
-    at: int = Field(sa_column=_moment())
+    at: int = Field(sa_column=moment())
 
 
 class DeadEntry(SQLModel, table=True):
@@ -306,7 +307,7 @@ class DeadEntry(SQLModel, table=True):
     activation_id: str | None = None
     event_id: bytes | None = Field(default=None, sa_column=Column(LargeBinary(16), nullable=True))
     """Of a conflict: the event whose key it reused."""
-    at: int = Field(sa_column=_moment())
+    at: int = Field(sa_column=moment())
 
 
 class AuditAnchor(SQLModel, table=True):
@@ -317,4 +318,4 @@ class AuditAnchor(SQLModel, table=True):
     chain: str = Field(primary_key=True)
     seq: int = Field(primary_key=True, sa_type=BigInteger)
     mac: str
-    at: int = Field(sa_column=_moment())
+    at: int = Field(sa_column=moment())
