@@ -18,6 +18,8 @@ from runtime_core.signing import freshness, parse_signed_at, verify
 from sense_worker.wire import Entry, check_entry, parse_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from runtime_core.authority import Authority
     from runtime_core.identity import Activation, Micros, Route, Session
     from runtime_core.pack import PackRevision
@@ -126,18 +128,10 @@ def _claimed_event(wire: Entry | None, authority: Authority, activation: Activat
 def candidates(
     authority: Authority, activation: Activation, facts: Facts, land: str, now: Micros
 ) -> tuple[tuple[Route, ...], Counter[str]]:
-    """Split the matching routes into those that get a Delivery and a count by text of those that do not.
-
-    A route matches by pack and ref while it has not expired; one with a project matches only that project's events.
-    """
+    """Split the matching routes into those that get a Delivery and a count by text of those that do not."""
     chosen = []
     without: Counter[str] = Counter()
-    for route in authority.routes(facts.pack_id, facts.ref).values():
-        if route.expires_at is not None and now >= route.expires_at:
-            continue
-        if route.project is not None and route.project != activation.project_id:
-            continue
-        text = candidate_refusal(authority, activation, land, facts.publisher, route.owner)
+    for route, text in matching(authority, activation, facts, land, now):
         if text is None:
             chosen.append(route)
         else:
@@ -145,6 +139,20 @@ def candidates(
     if not chosen and not without:
         without[NO_ROUTE] = 1
     return tuple(chosen), without
+
+
+def matching(
+    authority: Authority, activation: Activation, facts: Facts, land: str, now: Micros
+) -> Iterator[tuple[Route, str | None]]:
+    """Yield each matching route with why it gets no Delivery, None for a candidate (DESIGN §6.2).
+
+    A route matches by pack and ref while it has not expired; one with a project matches only that project's events.
+    """
+    for route in authority.routes(facts.pack_id, facts.ref).values():
+        if route.expires_at is not None and now >= route.expires_at:
+            continue
+        if route.project is None or route.project == activation.project_id:
+            yield route, candidate_refusal(authority, activation, land, facts.publisher, route.owner)
 
 
 def _authenticate(wire: Entry, activation: Activation, arrival: Micros, tolerance_s: float) -> Micros | None:

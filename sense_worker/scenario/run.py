@@ -12,7 +12,7 @@ from runtime_core.errors import MISSING_PACK_INSTALL, MISSING_SENSE_ENABLE, Usag
 from runtime_core.grants import Capability
 from runtime_core.install import install_refusal, session_refusal
 from runtime_core.signing import SECOND
-from sense_worker.intake.door import Admitted, Turned, admit
+from sense_worker.intake.door import Admitted, Turned, admit, matching
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.scenario.commands import Commands
 from sense_worker.scenario.model import AgainCase, AvailableCase, ExecCase, InstallCase, SenseCase, StepCase
@@ -231,17 +231,12 @@ def _failed(error: str, decided: Decided) -> tuple[dict[str, Any], dict[str, Dec
 
 def _accept(admitted: Admitted) -> _Accepted:
     """Split the matching routes as intake does: a delivery for a candidate, a text for the others."""
-    facts, authority = admitted.facts, admitted.authority
-    trigger = admitted.revision.pack.triggers[facts.ref]
-    born = {route.id for route in admitted.routes}
     outcomes: dict[str, str] = {}
     decided: dict[str, Decided] = {}
-    for route in authority.routes(facts.pack_id, facts.ref).values():
-        if route.id in born:
-            outcomes[route.id], decided[route.id] = "pending", Decided("intake")
-            continue
-        text = pipeline.candidate_refusal(authority, admitted.activation, trigger.land, facts.publisher, route.owner)
-        outcomes[route.id], decided[route.id] = str(text), Decided("candidates")
+    of = (admitted.authority, admitted.activation, admitted.facts, admitted.land, admitted.arrival)
+    for route, text in matching(*of):
+        outcomes[route.id] = "pending" if text is None else text
+        decided[route.id] = Decided("intake" if text is None else "candidates")
     return _Accepted(admitted, outcomes, decided, admitted.routes)
 
 
