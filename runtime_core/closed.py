@@ -44,22 +44,25 @@ class Closed(BaseModel):
 
 
 class Misfit(ValueError):
-    """The first fault of a document that does not fit its model: the steps to its place, and the reason."""
+    """A document that does not fit its model: the steps to the place of the first fault, and the reason.
 
-    def __init__(self, at: Sequence[str | int], reason: str) -> None:
-        super().__init__(reason)
-        self.at = tuple(at)
-        self.reason = reason
+    `faults` are all of them, in the order of the model, each as steps and reason; the message counts the others.
+    """
+
+    def __init__(self, faults: Sequence[tuple[Sequence[str | int], str]]) -> None:
+        self.faults = tuple(faults)
+        self.at, first = self.faults[0]
+        self.reason = f"{first} (and {len(self.faults) - 1} more)" if len(self.faults) > 1 else first
+        super().__init__(self.reason)
 
 
 def fit(model: type[_Model], document: Any) -> _Model:
-    """Return the document as its model; raises Misfit with the first fault and the number of the others."""
+    """Return the document as its model; raises Misfit."""
     try:
         return model.model_validate(document)
     except ValidationError as error:
         faults = error.errors(include_url=False)
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise Misfit(_place(document, faults[0]), f"{_reason(faults[0])}{more}") from None
+        raise Misfit([(_place(document, one), _reason(one)) for one in faults]) from None
 
 
 def found(value: object) -> str:

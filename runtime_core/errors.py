@@ -65,11 +65,18 @@ class PackError(HcpError):
 
 
 class PackParseError(PackError):
-    """A file of a pack failed its parse; `file` is `surface`, `policy` or `harness`."""
+    """A file of a pack failed its parse; `file` is `surface`, `policy` or `harness`.
 
-    def __init__(self, file: str, place: str, reason: str, way_out: str = "") -> None:
-        super().__init__(place, reason, way_out)
+    `faults` are all that was found in the file, each as place and reason; the message tells the first.
+    """
+
+    def __init__(
+        self, file: str, place: str, reason: str, way_out: str = "", *, more: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        told = f"{reason} (and {len(more)} more)" if more else reason
+        super().__init__(place, told, way_out)
         self.file = file
+        self.faults = ((place, reason), *more)
 
 
 @dataclass(frozen=True, slots=True)

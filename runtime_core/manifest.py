@@ -20,14 +20,15 @@ from runtime_core.manifest_models import (
     StimulusTrigger,
     Verb,
 )
-from runtime_core.pack_file import FILE_NAMES, fault, read_document, read_model
+from runtime_core.pack_file import FILE_NAMES, faulty, read_document, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from runtime_core.errors import PackParseError
 
 _PUBLIC = Binding(mode="public", hub="none")
+_Fault = tuple["list[str | int]", str]
+"""The steps to a place, and the reason."""
 _OWN_FIELDS = (("cli", "cli", "wrap"), ("steps", "steps", "composite"), ("operation_id", "operationId", "openapi"))
 """Fields of a command that belong to one kind of adapter: attribute, name in the file, kind."""
 
@@ -74,36 +75,37 @@ class Manifest(Closed):
 def parse_manifest(raw: bytes) -> Manifest:
     """Return the manifest, its schemas compiled; raises PackParseError with file `surface`, place and reason."""
     manifest = read_model(Manifest, "surface", read_document("surface", raw))
-    for error in _kind_faults(manifest):
-        raise error
+    faults = list(_kind_faults(manifest))
+    if faults:
+        raise faulty("surface", faults)
     return manifest
 
 
-def _kind_faults(manifest: Manifest) -> Iterator[PackParseError]:
+def _kind_faults(manifest: Manifest) -> Iterator[_Fault]:
     """Yield what does not belong to this kind of adapter, and what it misses."""
     adapter, kind = manifest.adapter, manifest.adapter.kind
     for field, owner in (("bin", "wrap"), ("document", "openapi")):
         if field in adapter.model_fields_set and kind != owner:
-            yield fault("surface", ["adapter", field], f"belongs to adapters of kind {owner}, not {kind}")
+            yield ["adapter", field], f"belongs to adapters of kind {owner}, not {kind}"
     if kind == "openapi" and not adapter.document:
-        yield fault("surface", ["adapter", "document"], "required field is missing")
+        yield ["adapter", "document"], "required field is missing"
     if kind == "sense_only" and manifest.verbs:
-        yield fault("surface", ["verbs"], "a sense_only pack has no commands")
+        yield ["verbs"], "a sense_only pack has no commands"
     for key, verb in manifest.verbs.items():
         for attribute, name, owner in _OWN_FIELDS:
             if attribute in verb.model_fields_set and kind != owner:
-                yield fault("surface", ["verbs", key, name], f"belongs to adapters of kind {owner}, not {kind}")
+                yield ["verbs", key, name], f"belongs to adapters of kind {owner}, not {kind}"
         if kind == "composite" and not verb.steps:
-            yield fault("surface", ["verbs", key, "steps"], "a composite command has at least one step")
+            yield ["verbs", key, "steps"], "a composite command has at least one step"
         if kind == "openapi" and not verb.operation_id:
-            yield fault("surface", ["verbs", key, "operationId"], "required field is missing")
+            yield ["verbs", key, "operationId"], "required field is missing"
         yield from _step_faults(key, verb)
 
 
-def _step_faults(key: str, verb: Verb) -> Iterator[PackParseError]:
+def _step_faults(key: str, verb: Verb) -> Iterator[_Fault]:
     for index, step in enumerate(verb.steps):
         for name, value in step.args.items():
             earlier = value.get("$step") if isinstance(value, dict) else None
             if earlier is not None and earlier[0] >= index:
                 place: list[str | int] = ["verbs", key, "steps", index, "args", name]
-                yield fault("surface", place, f"step {earlier[0]} has not run before step {index}")
+                yield place, f"step {earlier[0]} has not run before step {index}"

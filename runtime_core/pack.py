@@ -9,7 +9,7 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from runtime_core.errors import PackLintError, PackParseError, UsageError
+from runtime_core.errors import LintIssue, PackLintError, PackParseError, UsageError
 from runtime_core.lint import lint
 from runtime_core.manifest import Manifest, parse_manifest
 from runtime_core.pack_file import FILE_LIMIT, FILE_NAMES
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from runtime_core.errors import LintIssue
     from runtime_core.lint_composite import Judged
     from runtime_core.policy import Land
     from runtime_core.schemas import Schema
@@ -153,8 +152,24 @@ def missing_file(file: str, place: str) -> PackParseError:
     return PackParseError(file, place, "no such file", f"a pack is {', '.join(FILE_NAMES.values())}")
 
 
+def parse_issues(files: PackFiles) -> list[LintIssue]:
+    """Return all that keeps the files from being parsed, as issues of kind `parse` (§4.0.strict)."""
+    issues = []
+    for parse, raw in ((parse_manifest, files.surface), (parse_policy, files.policy), (_check_harness, files.harness)):
+        try:
+            parse(raw)
+        except PackParseError as error:
+            issues += [LintIssue("parse", place, reason, "4.0.strict") for place, reason in error.faults]
+    return issues
+
+
 def _parse(surface: bytes, policy: bytes, harness: bytes) -> tuple[Manifest, Policy]:
     manifest, rules = parse_manifest(surface), parse_policy(policy)
+    _check_harness(harness)
+    return manifest, rules
+
+
+def _check_harness(harness: bytes) -> None:
     if len(harness) > FILE_LIMIT:
         raise PackParseError("harness", FILE_NAMES["harness"], f"{len(harness)} bytes, the limit is {FILE_LIMIT}")
     try:
@@ -162,7 +177,6 @@ def _parse(surface: bytes, policy: bytes, harness: bytes) -> tuple[Manifest, Pol
     except UnicodeDecodeError as error:
         place = f"{FILE_NAMES['harness']} (byte {error.start})"
         raise PackParseError("harness", place, "encoding error: not UTF-8", "save it as UTF-8") from None
-    return manifest, rules
 
 
 def _read_file(directory: int, folder: Path, file: str) -> bytes:

@@ -31,13 +31,14 @@ def read_document(file: str, raw: bytes) -> dict[str, Any]:
 
 
 def read_model(model: type[_Model], file: str, document: dict[str, Any]) -> _Model:
-    """Return the document as its model; raises PackParseError with the first fault and the number of the others."""
+    """Return the document as its model; raises PackParseError with every fault."""
     try:
         return fit(model, document)
     except Misfit as misfit:
-        raise fault(file, misfit.at, misfit.reason) from None
+        raise faulty(file, misfit.faults) from None
 
 
-def fault(file: str, steps: Sequence[str | int], reason: str) -> PackParseError:
-    """Return the error for one place of a JSON file of a pack."""
-    return PackParseError(file, f"{FILE_NAMES[file]} {pointer(steps)}".rstrip(), reason)
+def faulty(file: str, faults: Sequence[tuple[Sequence[str | int], str]]) -> PackParseError:
+    """Return the error for places of a JSON file of a pack, each as steps and reason; one at least."""
+    (place, reason), *more = [(f"{FILE_NAMES[file]} {pointer(steps)}".rstrip(), reason) for steps, reason in faults]
+    return PackParseError(file, place, reason, more=more)

@@ -9,7 +9,7 @@ import typer
 
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator
-from sense_worker.cli.failures import FAILED
+from sense_worker.cli.failures import FAILED, MISUSED
 from sense_worker.cli.values import Json, example, pairs
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ PackId = Annotated[str, typer.Argument(metavar="PACK", help="The id of an instal
 
 @app.command(epilog=example("pack lint examples/packs/git"))
 def lint(path: PackPath, *, json: Json = False) -> None:
-    """Check a pack; needs no session, no database and no server. Exit 0 clean, 1 issues, 2 unreadable."""
+    """Check a pack; needs no session, no database and no server. Exit 0 clean, 1 issues, 2 a file does not parse."""
     pack_id, issues, warnings = _lint(path)
     if json:
         items = [render.plain(issue) for issue in issues]
@@ -35,7 +35,7 @@ def lint(path: PackPath, *, json: Json = False) -> None:
         for warning in warnings:
             render.warn(f"{pack_id}: {warning}")
     if issues:
-        raise typer.Exit(FAILED)
+        raise typer.Exit(FAILED if pack_id else MISUSED)
 
 
 @app.command(epilog=example("pack install examples/packs/git --allow-bin git=/usr/bin/git"))
@@ -84,13 +84,19 @@ def remove(pack_id: PackId, *, json: Json = False) -> None:
     render.print_row(row, f"removed {pack_id}", as_json=json)
 
 
-def _lint(path: Path) -> tuple[str, Sequence[LintIssue], Sequence[str]]:
-    """Return pack id, issues and warnings. Raises PackError or UsageError where a file cannot be read or parsed."""
+def _lint(path: Path) -> tuple[str | None, Sequence[LintIssue], Sequence[str]]:
+    """Return pack id, issues and warnings; no id where a file does not parse, which is then all there is to tell.
+
+    Raises PackError or UsageError where a file cannot be read.
+    """
     from runtime_core.archive import read_source
     from runtime_core.manifest import parse_manifest
-    from runtime_core.pack import lint_pack
+    from runtime_core.pack import lint_pack, parse_issues
 
     files = read_source(path)
+    unparsed = parse_issues(files)
+    if unparsed:
+        return None, unparsed, ()
     issues = lint_pack(*files)
     manifest = parse_manifest(files.surface)
     return manifest.id, issues, manifest.warnings

@@ -330,7 +330,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("raw", "message"),
         [
-            (surface(WRAP, "adapter", to="sense_only"), "/verbs: a sense_only pack has no commands"),
+            (surface(WRAP, "adapter", to="sense_only"), "/verbs: a sense_only pack has no commands (and 2 more)"),
             (
                 surface(WRAP, "adapter", to="composite"),
                 "/verbs/git.log/cli: belongs to adapters of kind wrap, not composite",

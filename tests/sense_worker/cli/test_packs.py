@@ -68,11 +68,36 @@ def test_issues_exit_1_each_on_a_line(policy, kind, tmp_path, capsys):
 
 @pytest.mark.case("C20")
 @pytest.mark.parametrize("policy", ["C20-duplicate-operation.json", "C21-unknown-top.json", "C22-utf16-policy.json"])
-def test_a_pack_that_cannot_be_read_exits_2(policy, tmp_path, capsys):
-    """One line names the file and the place in it; nothing is on standard output."""
-    assert main.run(["pack", "lint", write_pack(tmp_path, policy=policy), "--json"]) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n"), shown.err.startswith("error: policy.json")) == ("", 1, True)
+def test_a_pack_with_a_file_that_does_not_parse_exits_2(policy, tmp_path, capsys):
+    """One line names the file and the place in it; in JSON it is an item, and no pack has an id yet."""
+    path = write_pack(tmp_path, policy=policy)
+
+    assert main.run(["pack", "lint", path]) == 2
+    people = capsys.readouterr()
+    assert (people.out.count("\n"), people.out.startswith("parse: policy.json"), people.err) == (1, True, "")
+
+    assert main.run(["pack", "lint", path, "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pack_id"], told["clean"], [item["kind"] for item in told["items"]]) == (None, False, ["parse"])
+    assert told["items"][0]["place"].startswith("policy.json")
+
+
+@pytest.mark.spec("4.0.strict")
+def test_every_fault_of_every_file_is_told_at_once(tmp_path, capsys):
+    """Three files, five faults, one run; `pack install` names the first and the number of the others of its file."""
+    send = {"cli": ["send"], "steps": [], "operationId": "send"}
+    write_pack(tmp_path, surface={**SURFACE, "verbs": {"mail.list": {"cli": ["list"]}, "mail.send": send}})
+    (tmp_path / "policy.json").write_text('{"v": 2, "verbs": {"mail.list": {"capability": "own"}}, "stimuli": {}}')
+    (tmp_path / "HARNESS.md").write_bytes(b"\xff")
+
+    assert main.run(["pack", "lint", str(tmp_path), "--json"]) == 2
+    places = [item["place"] for item in json.loads(capsys.readouterr().out)["items"]]
+    assert [place for place in places if place.startswith("surface.json")] == [
+        "surface.json /verbs/mail.send/steps",
+        "surface.json /verbs/mail.send/operationId",
+    ]
+    assert len([place for place in places if place.startswith("policy.json")]) > 1
+    assert places[-1] == "HARNESS.md (byte 0)"
 
 
 def test_a_path_that_is_no_pack_exits_2(tmp_path, capsys):
