@@ -23,9 +23,10 @@ from sense_worker.cli import (
     principals,
     publishing,
     reading,
+    routes,
     running,
     schemas,
-    sinks_routes,
+    sinks,
 )
 
 app = typer.Typer(
@@ -84,8 +85,8 @@ for name, group, panel in (
     ("session", principals.session, _SETUP),
     ("project", principals.project, _SETUP),
     ("grant", grants.app, _SETUP),
-    ("sink", sinks_routes.sink, _SETUP),
-    ("route", sinks_routes.route, _SETUP),
+    ("sink", sinks.app, _SETUP),
+    ("route", routes.app, _SETUP),
     ("deliveries", reading.deliveries, _READ),
     ("inbox", reading.inbox, _READ),
     ("dead", reading.dead, _READ),

@@ -34,6 +34,14 @@ Overlap = Annotated[
     ),
 ]
 Project = Annotated[str | None, typer.Option("--project", metavar="PROJECT", help="A project of the tenant.")]
+SinkName = Annotated[str, typer.Argument(metavar="SINK")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", metavar="NAME=VALUE", help="A text; NAME:=JSON for a number, true, a list. Repeatable."),
+]
+OptionsJson = Annotated[
+    str | None, typer.Option("--options-json", metavar="JSON", help="All options as one object, @FILE, or - for stdin.")
+]
 
 
 def example(arguments: str) -> str:

@@ -15,7 +15,7 @@ from sense_worker.server import socket_path
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.authority import SqlAuthoritySource, bump_authority, lock_authority
 from sense_worker.storage.rows import Rows
-from sense_worker.storage.schema import PRINCIPAL, PROJECT
+from sense_worker.storage.schema import PRINCIPAL, PROJECT, SINK
 from sense_worker.up_file import discover_redis_url
 from sense_worker.wiring import chain_name
 
@@ -192,3 +192,16 @@ def need_project(change: Change, name: str) -> None:
     p = PROJECT.c
     if change.one(sa.select(p.id).where(p.tenant == change.acting.tenant, p.id == name)) is None:
         raise NotFound("project", f"there is no {name!r}", "see `sense-worker project list`")
+
+
+def sink_row(change: Change, name: str) -> Any:
+    """Return the row of a sink of the tenant, None where there is none."""
+    return change.one(sa.select(SINK).where(SINK.c.tenant == change.acting.tenant, SINK.c.name == name))
+
+
+def need_sink(change: Change, name: str) -> Any:
+    """Return the row of a sink of the tenant; raises NotFound."""
+    row = sink_row(change, name)
+    if row is None:
+        raise NotFound("sink", f"there is no {name!r}", "see `sense-worker sink list`")
+    return row

@@ -13,7 +13,8 @@ from sense_worker.operator.packs import Packs
 from sense_worker.operator.principals import Principals
 from sense_worker.operator.reading import Reading
 from sense_worker.operator.rotation import Rotation
-from sense_worker.operator.sinks_routes import SinksRoutes
+from sense_worker.operator.routes import Routes
+from sense_worker.operator.sinks import Sinks
 from sense_worker.ring import ring_by
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from sense_worker.settings import Settings
 
 
-class Operator(Principals, Grants, Packs, Connections, SinksRoutes, Rotation, Reading):
+class Operator(Principals, Grants, Packs, Connections, Sinks, Routes, Rotation, Reading):
     """Acts as the session of a file. Use it as a context manager, or `close` it."""
 
     @classmethod

@@ -1,0 +1,124 @@
+"""Routes: who wants which trigger events in which sink."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
+from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
+from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
+from sense_worker.operator.views import RouteView
+from sense_worker.storage.schema import DELIVERY, PACK, ROUTE
+from sense_worker.storage.states import State, predecessors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sense_worker.operator.desk import Change
+
+
+class Routes(Desk):
+    """A route needs its owner's session, or an operator's for another owner."""
+
+    def add_route(
+        self,
+        pack: str,
+        ref: str,
+        sink: str,
+        *,
+        project: str | None = None,
+        owner: str | None = None,
+        expires_in_s: float | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> RouteView:
+        """Add a route of one's own, or as an operator one of `owner`. An equal one that stands is returned as it is.
+
+        Raises NotFound for a pack, ref, sink, project or owner that is not there.
+        """
+        pack_name(pack), ref_name(ref)
+        if options:
+            raise UsageError("options", "a route takes none", "leave them out")
+        with self._change("route.add", operator=False) as change:
+            owned_by = owner or change.acting.principal
+            if owned_by != change.acting.principal:
+                if not change.acting.operator:
+                    raise Denied(REQUIRES_OPERATOR.text())
+                need_principal(change, owned_by)
+            change.pack_id, change.project = pack, project
+            self._need_trigger(change, pack, ref)
+            need_sink(change, sink)
+            if project is not None:
+                need_project(change, project)
+            expires_at = end_of(expires_in_s, change.now)
+            row = {"owner": owned_by, "pack_id": pack, "ref": ref, "sink": sink, "project": project}
+            there = self._equal_route(change, row) if expires_at is None else None
+            if there is not None:
+                change.nothing = True
+                return RouteView(*there)
+            route_id = new_id("rte")
+            change.subject = f"{route_id} {owned_by} {ref} -> {sink}"
+            facts = {"created_by": change.acting.principal, "created_at": change.now, "expires_at": expires_at}
+            change.run(sa.insert(ROUTE).values(id=route_id, tenant=change.acting.tenant, options={}, **row, **facts))
+            return RouteView(*change.one(_ROUTE.where(ROUTE.c.id == route_id)))
+
+    ensure_route = add_route
+
+    def list_routes(self) -> list[RouteView]:
+        """Return the tenant's standing routes to an operator, else one's own."""
+        r = ROUTE.c
+        with self._reading() as (connection, acting):
+            query = _ROUTE.where(r.tenant == acting.tenant, r.removed_at.is_(None))
+            if not acting.operator:
+                query = query.where(r.owner == acting.principal)
+            return [RouteView(*row) for row in connection.execute(query.order_by(r.pack_id, r.ref, r.owner, r.id))]
+
+    def remove_route(self, route_id: str) -> RouteView:
+        """Remove one's own route, an operator anyone's; what waits for it is cancelled."""
+        r, d = ROUTE.c, DELIVERY.c
+        with self._change("route.remove", route_id, operator=False) as change:
+            where = (r.tenant == change.acting.tenant, r.id == route_id, r.removed_at.is_(None))
+            row = change.one(_ROUTE.where(*where))
+            if row is None or not (change.acting.operator or row.owner == change.acting.principal):
+                raise NotFound("route", f"there is no {route_id!r}", "see `sense-worker route list`")
+            change.pack_id, change.project = row.pack_id, row.project
+            change.run(sa.update(ROUTE).where(*where).values(removed_at=change.now))
+            waiting = [state for state in predecessors(State.CANCELLED) if state != State.DELIVERING]
+            lane = f"{change.acting.tenant}/{row.sink}"
+            change.run(
+                sa.update(DELIVERY)
+                .where(d.route_id == route_id, d.lane == lane, d.state.in_(waiting))
+                .values(state=State.CANCELLED.value, reason="route removed", step=None, settled_at=change.now)
+            )
+            return RouteView(*row)
+
+    def _need_trigger(self, change: Change, pack_id: str, ref: str) -> None:
+        p = PACK.c
+        where = (p.tenant == change.acting.tenant, p.pack_id == pack_id, p.generation.is_not(None))
+        if change.one(sa.select(p.generation).where(*where)) is None:
+            raise NotFound("pack", f"{pack_id!r} is not installed", "see `sense-worker pack list`")
+        revision = self._source(change.connection).revision(change.acting.tenant, pack_id)
+        if ref != ANY_REF and revision is not None and ref not in revision.pack.triggers:
+            refs = ", ".join(sorted(revision.pack.triggers)) or "none"
+            raise NotFound("ref", f"{ref!r} is no trigger of {pack_id}", f"its triggers: {refs}; or *")
+
+    @staticmethod
+    def _equal_route(change: Change, row: dict[str, Any]) -> Any:
+        r = ROUTE.c
+        same = [r[name].is_(None) if value is None else r[name] == value for name, value in row.items()]
+        standing = (r.tenant == change.acting.tenant, r.removed_at.is_(None), r.expires_at.is_(None))
+        return change.one(_ROUTE.where(*standing, *same))
+
+
+_ROUTE = sa.select(
+    ROUTE.c.id,
+    ROUTE.c.owner,
+    ROUTE.c.pack_id,
+    ROUTE.c.ref,
+    ROUTE.c.sink,
+    ROUTE.c.project,
+    ROUTE.c.created_by,
+    ROUTE.c.created_at,
+    ROUTE.c.expires_at,
+)
