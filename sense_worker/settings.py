@@ -36,6 +36,7 @@ _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _REFERENCE = re.compile(r"\$(?:\w+|\{[^}]*\})")
 _WHOLE = re.compile(r"[0-9]{1,15}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
+_SCHEMA = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 _DB_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _PASSWORD = re.compile(r"(?<=://)([^/?#@:]*):.*@")
 """To the last @: a database password may hold a slash; masking too much is the safe side."""
@@ -84,6 +85,13 @@ def _networks(value: object) -> object:
         return parse_networks(value) if isinstance(value, str) else value
     except ValueError:
         raise ValueError("must be networks separated by commas, such as 10.0.0.0/8,fd00::/8") from None
+
+
+def _services(value: object) -> object:
+    parts = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if isinstance(parts, list | tuple) and all(_SCHEMA.fullmatch(str(part)) for part in parts):
+        return tuple(str(part) for part in parts)
+    raise ValueError("must be services separated by commas, such as slack,discord,mailto")
 
 
 def _redis_url(value: object) -> object:
@@ -151,6 +159,7 @@ Schedule = Annotated[
 
 
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
+Services = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_services)]
 
 
 def _env_name(field: str) -> str:
@@ -226,6 +235,11 @@ class Settings(BaseSettings):
 
     exec_networks: Networks = ()
     """Loosens a guard: internal networks that openapi packs may reach; public addresses need none."""
+
+    sink_networks: Networks = ()
+    """Loosens a guard: internal networks that sinks may reach; public addresses need none."""
+    notify_services: Services = ()
+    """Loosens a guard: services that notify sinks may use, by their Apprise schema."""
 
     audit_fsync: Flag = True
     """Tightens a guard: a batch of audit lines is on disk before its effect."""

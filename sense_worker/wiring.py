@@ -27,6 +27,7 @@ from sense_worker.storage.authority import SqlAuthoritySource
 from sense_worker.storage.engine import Database
 from sense_worker.storage.ledger import Ledger
 from sense_worker.vault import Vault
+from sinks.protocol import Host
 from sinks.registry import Registry
 
 if TYPE_CHECKING:
@@ -89,10 +90,15 @@ def chain_name(settings: Settings) -> str:
     return place.read_text("ascii").strip()
 
 
+def sink_host(settings: Settings) -> Host:
+    """Return what the settings allow sinks."""
+    return Host(settings.sink_networks, settings.notify_services)
+
+
 def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
     """Return the ports of this process; to be called after the fork."""
     vault = Vault.load(settings)
-    kinds = Registry.load() if registry is None else registry
+    kinds = Registry.load(sink_host(settings)) if registry is None else registry
     database = Database(settings.database_url, on_lost=end_lost)
     beside = settings.requests_url != settings.database_url
     requests = Database(settings.requests_url, on_lost=end_lost) if beside else database

@@ -31,6 +31,10 @@ METHODS: dict[str, tuple[str, ...]] = {
     "close": (),
 }
 """What every sink has, with the arguments the runtime gives after `self`."""
+OPTIONAL_METHODS: dict[str, tuple[str, ...]] = {
+    "admit": ("host",),
+}
+"""What a sink may have besides."""
 
 
 class Misdeclared(Exception):
@@ -54,6 +58,9 @@ def check(plugin: object, *, built_in: bool) -> type[Sink]:
         raise Misdeclared(f"{name} leaves {', '.join(sorted(declared.__abstractmethods__))} abstract")
     for method, arguments in METHODS.items():
         _method(plugin, method, arguments)
+    for method, arguments in OPTIONAL_METHODS.items():
+        if inspect.getattr_static(plugin, method, None) is not None:
+            _method(plugin, method, arguments)
     _workspace(plugin)
     _write(plugin, transactional=declared.transactional, built_in=built_in)
     return plugin

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from runtime_core.addresses import Network
+
 SINK_CONTRACT = 1
 LANDS = ("personal", "brain", "local")
 
@@ -75,6 +77,18 @@ class Rejected:
 
 
 Outcome = Delivered | Retry | Rejected
+
+
+class Host(NamedTuple):
+    """What the host's operator allows sinks, whatever their options name. By default nothing."""
+
+    networks: tuple[Network, ...] = ()
+    """Internal address ranges that sinks may reach (SENSE_SINK_NETWORKS); public addresses need none."""
+    services: tuple[str, ...] = ()
+    """Notification services that sinks may use, by their Apprise schema (SENSE_NOTIFY_SERVICES)."""
+
+
+NOTHING_ALLOWED = Host()
 
 
 class NoOptions(BaseModel):
@@ -150,11 +164,26 @@ class SinkBase:
         """Whether, with these options, it writes under the activation's workspace and nowhere else."""
         return False
 
+    def admit(self, host: Host) -> None:
+        """Keep of `host` what `open` needs; called right after `__init__`, and like it connects to nothing.
+
+        Optional in the contract. Raises UsageError where the host does not allow what the options name.
+        """
+
     def open(self) -> None:
         """Connect; called once in each process, after the fork."""
 
     def close(self) -> None:
         """Let go of what `open` took."""
+
+
+@runtime_checkable
+class HostedSink(Protocol):
+    """A sink that is told what the host's operator allows. `SinkBase` has the method."""
+
+    def admit(self, host: Host) -> None:
+        """See `SinkBase.admit`."""
+        ...
 
 
 class RowWriter(Protocol):

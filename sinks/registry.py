@@ -15,11 +15,12 @@ from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
 from sinks.plugins import Fault, load_plugins
+from sinks.protocol import NOTHING_ALLOWED, HostedSink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sinks.protocol import Sink
+    from sinks.protocol import Host, Sink
 
 BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory)
 """Every kind that ships; a plugin cannot take one of these names."""
@@ -41,16 +42,20 @@ class Traits:
 
 
 class Registry:
-    """The kinds of this process. `Registry()` has the built-in ones, `Registry.load()` the plugins' too."""
+    """The kinds of this process. `Registry()` has the built-in ones, `Registry.load()` the plugins' too.
 
-    def __init__(self) -> None:
+    `host` is what the host's operator allows their sinks.
+    """
+
+    def __init__(self, host: Host = NOTHING_ALLOWED) -> None:
+        self._host = host
         self._kinds = {sink.kind: check(sink, built_in=True) for sink in BUILT_IN}
         self._faults: tuple[Fault, ...] = ()
 
     @classmethod
-    def load(cls) -> Registry:
+    def load(cls, host: Host = NOTHING_ALLOWED) -> Registry:
         """Return the built-in kinds and every plugin that loads; what does not load is in `faults`, never raised."""
-        registry = cls()
+        registry = cls(host)
         plugins, faults = load_plugins(registry._kinds)
         registry._kinds.update(plugins)
         registry._faults = tuple(faults)
@@ -82,14 +87,16 @@ class Registry:
     def build(self, kind: str, name: str, options: Mapping[str, object]) -> Sink:
         """Return a new sink, not opened; its options are checked as JSON by the kind's model, strictly.
 
-        Raises UsageError naming the option (`options.path: …`) and never a value; also for a kind that is missing and
-        for a plugin that fails while it is built.
+        Raises UsageError naming the option (`options.path: …`) and never a value; also for a kind that is missing, for
+        what the host does not allow, and for a plugin that fails while it is built.
         """
         sink = self._kinds.get(kind)
         if sink is None:
             raise UsageError("kind", self._missing(kind), f"kinds: {', '.join(self.kinds())}")
         try:
             built = sink(name, _validated(sink, options))
+            if isinstance(built, HostedSink):
+                built.admit(self._host)
             workspace = built.workspace
         except UsageError:
             raise

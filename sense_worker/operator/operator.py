@@ -19,7 +19,7 @@ from sense_worker.ring import ring_by
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
 from sense_worker.vault import Vault
-from sense_worker.wiring import audit_log
+from sense_worker.wiring import audit_log, sink_host
 from sinks.registry import Registry
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Operator(Principals, Grants, Packs, Connections, Sinks, Routes, Rotation, 
         database = Database(settings.database_url)
         try:
             check_schema(database)
-            kinds = Registry.load() if registry is None else registry
+            kinds = Registry.load(sink_host(settings)) if registry is None else registry
         except BaseException:
             database.dispose()
             raise

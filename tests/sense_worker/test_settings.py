@@ -38,6 +38,7 @@ def test_without_an_environment_every_setting_has_its_default():
     assert settings.session_file == settings.home / "operator.session"
     assert settings.retry_schedule_s == (5, 300, 1_800, 7_200, 18_000, 36_000, 36_000)
     assert (settings.allow_mock, settings.audit_fsync, settings.exec_networks) == (False, True, ())
+    assert (settings.sink_networks, settings.notify_services) == ((), ())
     assert (settings.redis_url, settings.broker_url, settings.secret_keys) == (None, None, None)
 
 
@@ -50,6 +51,8 @@ def test_the_environment_is_read_by_name(tmp_path: Path):
             "SENSE_SWEEP_S": "0.1",
             "SENSE_RETRY_SCHEDULE_S": "1,2.5",
             "SENSE_EXEC_NETWORKS": "10.0.0.0/8, fd00::/8",
+            "SENSE_SINK_NETWORKS": "127.0.0.0/8",
+            "SENSE_NOTIFY_SERVICES": "slack, mailto",
             "SENSE_LOG_FORMAT": "json",
             "SENSE_ACTIVATION_FILE": str(tmp_path / "a.json"),
             "PATH": "/bin",
@@ -60,6 +63,8 @@ def test_the_environment_is_read_by_name(tmp_path: Path):
     assert settings.log_format == "json"
     assert settings.activation_file == tmp_path / "a.json"
     assert settings.exec_networks == (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
+    assert settings.sink_networks == (ip_network("127.0.0.0/8"),)
+    assert settings.notify_services == ("slack", "mailto")
     assert settings.database_url == f"sqlite:///{tmp_path}/sense.db"
     assert (settings.key_file, settings.audit_file) == (tmp_path / "secret.keys", tmp_path / "audit.jsonl")
 
@@ -184,6 +189,9 @@ def test_no_setting_takes_an_empty_value(name: str, value: str):
         ("SENSE_EXEC_NETWORKS", "10.0.0.1/8", "networks separated by commas"),
         ("SENSE_EXEC_NETWORKS", "10.0.0.0/8,", "networks separated by commas"),
         ("SENSE_EXEC_NETWORKS", "hunter2", "networks separated by commas"),
+        ("SENSE_SINK_NETWORKS", "10.0.0.1/8", "networks separated by commas"),
+        ("SENSE_NOTIFY_SERVICES", "slack,", "services separated by commas"),
+        ("SENSE_NOTIFY_SERVICES", "slack://hunter2", "services separated by commas"),
         ("SENSE_LOG_LEVEL", "hunter2", "'debug', 'info', 'warning' or 'error'"),
         ("SENSE_LOG_FORMAT", "JSON", "'console' or 'json'"),
         ("SENSE_DATABASE_URL", "mysql://a:hunter2@h/d", "postgresql://"),

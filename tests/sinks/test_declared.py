@@ -183,6 +183,7 @@ def test_a_class_without_a_constructor_is_refused():
         ({"open": lambda self, loop: None}, "Bad.open wants an argument 'loop' that the runtime does not give"),
         ({"close": lambda: None}, "Bad.close takes no argument 'self'"),
         ({"__init__": lambda self, name: None}, "Bad.__init__ takes no argument 'options'"),
+        ({"admit": lambda self: None}, "Bad.admit takes no argument 'host'"),
         (
             {"__init__": lambda self, name, options, tenant: None},
             "Bad.__init__ wants an argument 'tenant' that the runtime does not give",

@@ -9,7 +9,7 @@ from runtime_core.errors import UsageError
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
-from sinks.protocol import LANDS, Delivered, SinkBase, TransactionalSink
+from sinks.protocol import LANDS, Delivered, Host, SinkBase, TransactionalSink
 from sinks.registry import BUILT_IN, Registry, Traits
 
 
@@ -204,6 +204,25 @@ def test_a_sink_that_refuses_its_options_itself(registry: Registry):
     """A plugin that raises UsageError chooses the text."""
     error = refused(registry, "pager", {"secret": "tok-456"})
     assert str(error) == "options.secret: is not one of ours (ask the pager team)"
+
+
+def test_a_sink_is_told_what_the_host_allows_and_may_refuse():
+    """What a registry was made with reaches every sink right after it was built; a plain registry allows nothing."""
+
+    class Guarded(Pager):
+        kind = "guarded"
+
+        def admit(self, host: Host) -> None:
+            if "pager" not in host.services:
+                raise UsageError("options.service", "is not enabled", "SENSE_NOTIFY_SERVICES=pager")
+
+    closed, opened = Registry(), Registry(Host(services=("pager",)))
+    for registry in (closed, opened):
+        registry.register(Guarded)
+
+    assert str(refused(closed, "guarded", {})) == "options.service: is not enabled (SENSE_NOTIFY_SERVICES=pager)"
+    assert closed.fault("guarded", {}) == "options.service: is not enabled (SENSE_NOTIFY_SERVICES=pager)"
+    assert opened.fault("guarded", {}) is None
 
 
 def test_a_workspace_property_that_answers_no_truth(registry: Registry):
