@@ -63,6 +63,9 @@ def make_app(settings: Settings) -> Celery:
     process = PoolProcess(settings, send_drain(app), delivery_drain)
     exec_process = PoolProcess(settings, send_drain(app), exec_drain)
     calls = Calls(settings, send_drain(app))
+    for one in (process, exec_process):
+        # billiard ends a child without joining its threads.
+        signals.worker_process_shutdown.connect(lambda one=one, **_: one.finish(), weak=False)
 
     @app.task(name=DRAIN, ignore_result=True)
     def drain(lane: str) -> None:

@@ -18,6 +18,8 @@ QUEUED_MS = 10_000
 """How long a sent message keeps others from being sent; if it is lost, the sweep's next ring after this sends one."""
 ACTIVE_MS = 5_000
 """How long a drain counts as at work after its last sign; it gives one at least every two seconds."""
+REST_MS = 1_000
+"""How long a lane with all its calls out is left alone: rings of new deliveries could start nothing."""
 BELL_TTL_S = 60
 
 
@@ -63,6 +65,10 @@ class Doorbell:
     def at_work(self, lane: str) -> None:
         """The drain goes on."""
         self._redis.set(_active(lane), b"1", px=ACTIVE_MS)
+
+    def rest(self, lane: str) -> None:
+        """The drain ends because all calls of the lane are out; the one that ends first stops the rest and rings."""
+        self._redis.set(_active(lane), b"1", px=REST_MS)
 
     def wait(self, lane: str, seconds: float) -> bool:
         """Wait for a ring; returns whether one came."""

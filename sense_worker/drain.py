@@ -7,11 +7,15 @@ there; the rest is handed to the sink outside any transaction and settled in a s
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from enum import Enum, auto
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
+
+from redis.exceptions import RedisError
 
 from runtime_core import pipeline
 from runtime_core.errors import (
@@ -49,6 +53,8 @@ if TYPE_CHECKING:
 
 TURN_S = 5.0
 """A drain gives its Celery slot back after this long, so that lanes take turns and a stop is prompt."""
+PATIENCE_S = 0.5
+"""A drain with nothing to start, whose calls give no sign for this long, gives its slot back: they end without it."""
 RECHECK_S = 0.1
 """A hand-over that starts later than this after its claim reads the authority versions again (DESIGN §6.4)."""
 HUNG_S = 2.0
@@ -65,9 +71,26 @@ class Work(NamedTuple):
     batches: list[list[Judged]]
     claimed_at: float
 
+    @property
+    def alone(self) -> bool:
+        """A row that may end its process is among them; nothing else is (DESIGN §6.5)."""
+        return any(one.claimed.alone for batch in self.batches for one in batch)
+
+
+class Nothing(Enum):
+    """Why a claim took nothing."""
+
+    DUE = auto()
+    """Nothing waits that could be handed over now; or the sink cannot be used, and all of it is held."""
+    FREE = auto()
+    """As many calls as the sink allows are out, here or elsewhere; when one ends there is something to claim."""
+
 
 class Drain:
     """Drains lanes in this process. `by` names it in the attempt rows.
+
+    A slot of the pool is for claiming and judging. A call to a sink has a thread; one that takes long is left to it:
+    it settles by itself and rings its lane, so that sinks that hang hold no slot of the others (C44).
 
     `on_hung` is called, from a thread of its own, with the lane of a sink that has not answered though the lease has
     run out: a thread cannot be ended, so a process that is to go on must end itself, or the call holds it for ever.
@@ -77,34 +100,74 @@ class Drain:
         self._ports = ports
         self._by = by
         self._on_hung = on_hung
+        self._out: set[Future[None]] = set()
 
     def run(self, lane: str, bell: Doorbell, linger_s: float) -> None:
-        """Drain a lane until it is empty and no ring comes for `linger_s`, or its turn is over."""
+        """Drain a lane until it is empty and no ring comes for `linger_s`, or nothing moves, or its turn is over."""
         bell.start(lane)
-        ends = time.monotonic() + TURN_S
-        in_flight: set[Future[None]] = set()
+        out: set[Future[None]] = set()
         # As many threads as a sink may have calls: a claimed batch that waits for one would outlive its lease.
-        with ThreadPoolExecutor(CONCURRENCY_LIMIT, thread_name_prefix="deliver") as calls:
-            while time.monotonic() < ends:
-                work = self.claim(lane)
-                if work is not None:
-                    in_flight |= {
-                        calls.submit(self.hand_over, work.opened, batch, work.claimed_at) for batch in work.batches
-                    }
-                if in_flight:
-                    done, in_flight = wait(in_flight, timeout=1.0, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        future.result()
-                    bell.at_work(lane)
-                elif work is None and not bell.wait(lane, linger_s) and not bell.stop(lane):
-                    return
-        for future in in_flight:
-            future.result()
-        bell.stop(lane)
-        bell.ring([lane])
+        calls = ThreadPoolExecutor(CONCURRENCY_LIMIT, thread_name_prefix="deliver")
+        try:
+            again = self._turn(lane, bell, linger_s, calls, out)
+        finally:
+            calls.shutdown(wait=False)
+            for future in out:
+                future.add_done_callback(partial(self._came_back, lane, bell))
+        if again:
+            bell.stop(lane)
+            bell.ring([lane])
 
-    def claim(self, lane: str) -> Work | None:
-        """Claim what the lane can start now and settle what is decided by judging; None when nothing is left to do.
+    def finish(self) -> None:
+        """Wait for the calls that are out, each at the longest until its lease has run out; for an orderly stop."""
+        wait(set(self._out))
+
+    def _turn(
+        self, lane: str, bell: Doorbell, linger_s: float, calls: ThreadPoolExecutor, out: set[Future[None]]
+    ) -> bool:
+        """Take a turn and return whether the lane wants another one; `out` then holds the calls that are left."""
+        ends = time.monotonic() + TURN_S
+        while time.monotonic() < ends:
+            work = self.claim(lane)
+            if isinstance(work, Work):
+                out |= self._begun(calls, work)
+                if work.alone:
+                    wait(out)  # whatever else ran here would lose its calls with it
+            elif work is Nothing.FREE and not out:
+                bell.rest(lane)
+                return False
+            elif not out and not bell.wait(lane, linger_s) and not bell.stop(lane):
+                return False
+            if not out:
+                continue
+            done, rest = wait(out, timeout=PATIENCE_S, return_when=FIRST_COMPLETED)
+            out &= rest
+            for future in done:
+                future.result()
+            bell.at_work(lane)
+            if not done and not isinstance(work, Work):
+                # Where all calls are out, what rang meanwhile waits for the first that ends, which rings.
+                return bell.stop(lane) and work is Nothing.DUE
+        return True
+
+    def _begun(self, calls: ThreadPoolExecutor, work: Work) -> set[Future[None]]:
+        begun = {calls.submit(self.hand_over, work.opened, batch, work.claimed_at) for batch in work.batches}
+        self._out |= begun
+        for future in begun:
+            future.add_done_callback(self._out.discard)
+        return begun
+
+    def _came_back(self, lane: str, bell: Doorbell, future: Future[None]) -> None:
+        """A call that was left has ended: its lane is rung, for it may have kept others waiting."""
+        error = future.exception()
+        if error is not None:
+            log().warning("hand-over broken off", lane=lane, error=f"{type(error).__name__}: {error}")
+        with contextlib.suppress(RedisError):  # the sweep rings too
+            bell.stop(lane)
+            bell.ring([lane])
+
+    def claim(self, lane: str) -> Work | Nothing:
+        """Claim what the lane can start now and settle what is decided by judging.
 
         Raises LedgerBusy and AuditUnavailable: nothing was claimed then.
         """
@@ -119,7 +182,7 @@ class Drain:
             opened = ports.sinks.get(ports.ledger.rows(connection), authority, name)
             if sink is None or isinstance(opened, str):
                 ports.ledger.hold_lane(connection, lane, str(opened))
-                return None
+                return Nothing.DUE
             ports.ledger.release_lane(connection, lane, now)
             traits = opened.traits
             claims = ports.ledger.claim(
@@ -129,9 +192,12 @@ class Drain:
                 batch=traits.batch_size,
                 lease_micros=int((traits.deadline_s + ports.lease_slack_s) * 1e6),
                 now=now,
+                company=bool(self._out),
             )
+            if claims is None:
+                return Nothing.FREE
             batches = [self._judge(connection, authority, sink, opened, claim, now) for claim in claims]
-        return Work(opened, [batch for batch in batches if batch], claimed_at) if claims else None
+        return Work(opened, [batch for batch in batches if batch], claimed_at) if claims else Nothing.DUE
 
     def hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
         """Deliver one judged batch to its sink, record it and settle it where the lease is still ours.
@@ -160,7 +226,7 @@ class Drain:
         if closed:
             self._record(closed, ends)
 
-    @contextmanager
+    @contextlib.contextmanager
     def _watched(self, lane: str, ends: float) -> Iterator[None]:
         """Call `on_hung` where the block is not left until shortly after `ends`: nothing could be settled then."""
         if self._on_hung is None:

@@ -139,6 +139,8 @@ class LaneDrain(Protocol):
 
     def run(self, lane: str, bell: Doorbell, linger_s: float, /) -> None: ...
 
+    def finish(self) -> None: ...
+
 
 class PoolProcess:
     """A pool child's drain: what it needs is built on the first doorbell after the fork, and kept.
@@ -166,6 +168,11 @@ class PoolProcess:
             log().warning("drain broken off", lane=lane, error=f"{type(error).__name__}: {error}")
             if not isinstance(error, LedgerBusy | AuditUnavailable | RedisError):
                 self._forget()
+
+    def finish(self) -> None:
+        """Wait for what the drain of this process has under way; it runs no further."""
+        if self._built is not None and self._pid == os.getpid():
+            self._built[0].finish()
 
     def _build(self) -> tuple[LaneDrain, Doorbell]:
         if self._built is None or self._pid != os.getpid():

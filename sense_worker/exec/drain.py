@@ -53,6 +53,9 @@ class ExecDrain:
         bell.stop(lane)
         bell.ring([lane])
 
+    def finish(self) -> None:
+        """Nothing is left to wait for: `run` ends with the last command it began."""
+
 
 @contextmanager
 def _listening(bell: Doorbell, lane: str, engine: Engine) -> Iterator[None]:

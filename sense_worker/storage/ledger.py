@@ -164,12 +164,13 @@ class Ledger:
         self.rows(connection).insert("sense_dead_entry", _DEAD_COLUMNS, records)
 
     def claim(
-        self, connection: sa.Connection, lane: str, *, calls: int, batch: int, lease_micros: int, now: int
-    ) -> list[list[Claimed]]:
+        self, connection: sa.Connection, lane: str, *, calls: int, batch: int, lease_micros: int, now: int, company: bool
+    ) -> list[list[Claimed]] | None:
         """Take due deliveries of a lane, as at most `calls` batches of at most `batch`, each under its own lease.
 
-        A row whose lease ran out comes alone: only a death while alone counts as its own (DESIGN §6.5). `calls` is
-        the lane's concurrency; batches under a live lease anywhere are counted against it.
+        A row whose lease ran out comes alone: only a death while alone counts as its own (DESIGN §6.5), and not where
+        the process has calls of others out (`company`). `calls` is the lane's concurrency; batches under a live lease
+        anywhere are counted against it, and None says that there are as many already.
         """
         rows = self.rows(connection)
         if self._kind == "postgresql":
@@ -181,11 +182,11 @@ class Ledger:
         )[0][0]
         free = calls - int(running)
         if free <= 0:
-            return []
+            return None
         due = self._due(rows, lane, free * batch, now)
-        company = list(itertools.takewhile(lambda row: row[2] != State.DELIVERING, due))
-        alone = not company
-        chunks = [company[at : at + batch] for at in range(0, len(company), batch)] if company else [due[:1]]
+        fresh = list(itertools.takewhile(lambda row: row[2] != State.DELIVERING, due))
+        alone = not fresh and not company
+        chunks = [fresh[at : at + batch] for at in range(0, len(fresh), batch)] if fresh else [due[:1]]
         claims = [_lease(chunk, alone=alone) for chunk in chunks if chunk]
         rows.execute_many(
             "UPDATE sense_delivery SET state = 'delivering', attempt = ?, crashes = ?, alone = ?, due_at = ?, "

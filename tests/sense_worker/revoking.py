@@ -13,7 +13,7 @@ from sqlalchemy import event
 from runtime_core import pipeline
 from runtime_core.audit_chain import ChainedAudit
 from runtime_core.event import delivery_id
-from sense_worker.drain import Drain
+from sense_worker.drain import Drain, Work
 from sense_worker.intake import record as record_module
 from sense_worker.operator import Operator
 from sense_worker.storage import tables
@@ -225,7 +225,7 @@ class Stage:
             probe(f"due{which}")
             with probe.phase(f"claim{which}"):
                 work = drain.claim(self.lane)
-            if work is None:
+            if not isinstance(work, Work):
                 return
             probe(f"claimed{which}")
             for batch in work.batches:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from sense_worker.drain import Drain
+from sense_worker.drain import Drain, Nothing
 from sense_worker.storage import tables
 from sense_worker.storage.states import MAY_FOLLOW, SETTLED, State
 from sinks.memory import Memory
@@ -53,6 +53,8 @@ class Bell:
     def start(self, lane: str) -> None: ...
 
     def at_work(self, lane: str) -> None: ...
+
+    def rest(self, lane: str) -> None: ...
 
     def wait(self, lane: str, seconds: float) -> bool:
         return False
@@ -302,7 +304,7 @@ def test_the_lanes_concurrency_holds_over_all_drains(bench, kind):
 
     sizes = [len(batch) for batch in one.batches]
     assert sizes == ([1, 1] if kind == "remote" else [10])
-    assert two is None
+    assert two is Nothing.FREE
 
 
 def test_a_route_that_was_removed_cancels_what_waits(bench):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runtime_core.errors import PackLintError, PackParseError
-from sense_worker.drain import Drain
+from sense_worker.drain import Drain, Work
 from sense_worker.intake.record import Recorder
 from sense_worker.operator import Operator
 from sense_worker.wiring import build_ports
@@ -195,7 +195,7 @@ def test_what_waits_is_attempted_under_the_newest_revision(bench, operator, tmp_
 def attempt(bench: IntakeBench) -> list[tuple[str, str | None, str | None]]:
     """Attempt all that waits for the slow sink, as a doorbell does; return state, reason and digest of each."""
     drain = Drain(bench.ports)
-    while (work := drain.claim("t-red/slow")) is not None:
+    while isinstance(work := drain.claim("t-red/slow"), Work):
         for batch in work.batches:
             drain.hand_over(work.opened, batch, work.claimed_at)
     return bench.query(

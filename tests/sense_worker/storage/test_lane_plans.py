@@ -20,7 +20,7 @@ LANE = "t-red/remote"
 
 def claim(ledger: Ledger, connection: sa.Connection) -> None:
     """Claim one batch."""
-    ledger.claim(connection, LANE, calls=4, batch=1, lease_micros=10, now=9)
+    ledger.claim(connection, LANE, calls=4, batch=1, lease_micros=10, now=9, company=False)
 
 
 def hold(ledger: Ledger, connection: sa.Connection) -> None:
