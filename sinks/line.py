@@ -51,13 +51,18 @@ def console_line(sink: str, delivery: Delivery) -> str:
 
     Raises ValueError like `json_line`.
     """
-    data = _encode(_data(delivery.body))
+    data = data_json(delivery.body)
     if len(data) > CONSOLE_DATA_LIMIT:
         data = f"{data[:CONSOLE_DATA_LIMIT]}... ({len(data)} characters)"
     subject = "" if delivery.subject is None else f" {_encode(delivery.subject)}"
     whose = _word(f"{delivery.tenant}/{delivery.principal}")
     what = f"{_word(delivery.pack_id)} {_word(delivery.ref)}"
     return f"sink {_word(sink)}: {what} for {whose}{subject} {data} [{_word(delivery.id)}]"
+
+
+def data_json(body: bytes) -> str:
+    """Return `data` of a body as compact JSON; raises ValueError like `json_line`."""
+    return _encode(_data(body))
 
 
 def rfc3339(micros: int) -> str:

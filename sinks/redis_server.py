@@ -1,0 +1,119 @@
+"""A host's Redis server as a sink's option names it: reading the URL, a client that repeats nothing, faults in words.
+
+Of the URL only scheme, host and port, or the path of a unix socket, are ever shown (C53).
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+if TYPE_CHECKING:
+    import redis
+
+FORMS = "is not redis://name:password@host:port/db, rediss://… or unix:///absolute/path?db=0"
+CONNECT_S = 3.0
+"""Seconds for each address of the name."""
+ANSWER_S = 5.0
+"""Seconds for each answer: a batch takes milliseconds, so this is a server that hangs."""
+_PORT = 6379
+
+_FAULTS = {
+    "NOAUTH": "wants a password",
+    "WRONGPASS": "refuses the name and password",
+    "NOPERM": "does not let this user write there",
+    "WRONGTYPE": "holds another type of value there",
+    "READONLY": "is a replica that takes no writes",
+    "OOM": "is at its memory limit",
+    "LOADING": "is still loading its data",
+    "MOVED": "is a node of a cluster, which this sink does not speak to",
+}
+"""What an error reply means, by its first word. The rest of its text may repeat what was sent, a password among it."""
+
+
+class RedisServer(NamedTuple):
+    """Where a server is and who asks."""
+
+    shown: str
+    """The part that may stand in a message."""
+    host: str
+    port: int
+    path: str
+    """Of a unix socket; empty for TCP."""
+    tls: bool
+    username: str
+    password: str
+    db: int
+
+    @classmethod
+    def parse(cls, url: str) -> RedisServer:
+        """Read a URL; raises ValueError that names the accepted forms, never the URL."""
+        try:
+            parts = urlsplit(url)
+            port = parts.port or _PORT
+            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+            unix = parts.scheme == "unix"
+            db = int((options.pop("db", "") if unix else parts.path.removeprefix("/")) or "0")
+        except ValueError:
+            raise ValueError(FORMS) from None
+        host = parts.hostname or ""
+        path = unquote(parts.path) if unix else ""
+        known = parts.scheme in {"unix", "redis", "rediss"}
+        if not known or options or parts.fragment or db < 0 or bool(host) is unix or unix is not path.startswith("/"):
+            raise ValueError(FORMS)
+        named = f"[{host}]" if ":" in host else host
+        shown = f"unix://{path}" if unix else f"{parts.scheme}://{named}:{port}"
+        names = unquote(parts.username or ""), unquote(parts.password or "")
+        return cls(shown, host, port, path, parts.scheme == "rediss", *names, db)
+
+    def client(self, ca_file: str | None) -> redis.Redis:
+        """Return a client, not connected yet; `ca_file` names the authorities of a `rediss` server.
+
+        Its own retries are off: a command whose answer was lost would be said again in silence. Protocol 2 keeps
+        replies in one shape on Redis 7.0 and later and on Valkey, and so does `legacy_responses`.
+        """
+        # redis-py takes 0.7 s to import, which a command that only looks at the options does not pay.
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        where = {"unix_socket_path": self.path} if self.path else {"host": self.host, "port": self.port}
+        return redis.Redis(
+            **where,
+            db=self.db,
+            username=self.username or None,
+            password=self.password or None,
+            ssl=self.tls,
+            ssl_ca_certs=ca_file,
+            socket_timeout=ANSWER_S,
+            socket_connect_timeout=CONNECT_S,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+            legacy_responses=True,
+            driver_info=None,  # CLIENT SETINFO would be one more command that a narrow ACL has to allow
+        )
+
+    def told(self, error: Exception) -> str:
+        """Return what a failure of the client amounts to, in words of ours only."""
+        return f"{self.shown} {_fault(error)}"
+
+
+def _fault(error: Exception) -> str:
+    import redis
+
+    code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    if code in _FAULTS:
+        return _FAULTS[code]
+    if isinstance(error, redis.exceptions.AuthenticationError):
+        return _FAULTS["WRONGPASS"]
+    if isinstance(error, redis.exceptions.ResponseError):
+        return f"refused the write: {code}" if code.isalpha() and code.isupper() else "refused the write"
+    if isinstance(error, redis.exceptions.TimeoutError):
+        return "does not answer in time"
+    cause = error.__cause__ or error.__context__
+    if isinstance(cause, ssl.SSLError):
+        return f"is not reached over TLS: {cause.reason or type(cause).__name__}"
+    if isinstance(cause, OSError):
+        return f"does not answer: {cause.strerror or type(cause).__name__}"
+    return "broke the connection off"
