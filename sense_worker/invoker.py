@@ -29,7 +29,7 @@ from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.migrate import check_schema
 from sense_worker.vault import Vault
 from sense_worker.wiring import build_ports
-from sinks.registry import origin
+from sinks.raised import origin
 
 if TYPE_CHECKING:
     from pathlib import Path

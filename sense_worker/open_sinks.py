@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.errors import SINK_MISSING, HcpError
 from sense_worker.logs import log
-from sinks.registry import origin
+from sinks.raised import origin
 
 if TYPE_CHECKING:
     from runtime_core.authority import Authority

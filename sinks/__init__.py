@@ -1,5 +1,6 @@
 """Where delivered triggers go: the sink contract, for who writes a sink. The runtime's side is `sinks.registry`."""
 
+from sinks.one_by_one import OneByOne
 from sinks.protocol import (
     LANDS,
     SINK_CONTRACT,
@@ -23,6 +24,7 @@ __all__ = [
     "Delivery",
     "Host",
     "NoOptions",
+    "OneByOne",
     "Outcome",
     "Rejected",
     "Retry",

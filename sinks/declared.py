@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from sinks.one_by_one import OneByOne
 from sinks.protocol import LANDS, SINK_CONTRACT, Sink
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def check(plugin: object, *, built_in: bool) -> type[Sink]:
     for method, arguments in OPTIONAL_METHODS.items():
         if inspect.getattr_static(plugin, method, None) is not None:
             _method(plugin, method, arguments)
+    _one_by_one(plugin)
     _workspace(plugin)
     _write(plugin, transactional=declared.transactional, built_in=built_in)
     return plugin
@@ -139,6 +141,15 @@ def _arguments(where: str, signature: inspect.Signature, given: tuple[str, ...])
     for parameter in (*positional[len(given) :], *(p for p in parameters if p.kind is p.KEYWORD_ONLY)):
         if parameter.default is parameter.empty:
             raise Misdeclared(f"{where} wants an argument {parameter.name!r} that the runtime does not give")
+
+
+def _one_by_one(plugin: type) -> None:
+    """A OneByOne has its own `deliver_one`, unless it has its own `deliver`."""
+    if not issubclass(plugin, OneByOne) or inspect.getattr_static(plugin, "deliver") is not OneByOne.deliver:
+        return
+    if plugin.deliver_one is OneByOne.deliver_one:
+        raise Misdeclared(f"{plugin.__qualname__} has no method deliver_one(self, delivery)")
+    _method(plugin, "deliver_one", ("delivery",))
 
 
 def _workspace(plugin: type) -> None:

@@ -16,6 +16,7 @@ from sinks.jsonl import Jsonl
 from sinks.memory import Memory
 from sinks.plugins import Fault, load_plugins
 from sinks.protocol import NOTHING_ALLOWED, HostedSink
+from sinks.raised import origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +101,7 @@ class Registry:
             workspace = built.workspace
         except UsageError:
             raise
-        except Exception as error:  # noqa: BLE001 - a plugin's own code: whatever it raises concerns this sink only
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's own code: it concerns this sink only
             # Neither its text nor its traceback: both may hold option values, and those may be secret (C53).
             what = f"raised {type(error).__name__} while it was built, {origin(error)}"
             raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None
@@ -121,7 +122,7 @@ class Registry:
             sink.close()
         except UsageError:
             raise
-        except Exception as error:  # noqa: BLE001 - a plugin's own code
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's own code
             what = f"raised {type(error).__name__} while it was opened, {origin(error)}"
             raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None
 
@@ -174,13 +175,3 @@ def _validated(sink: type[Sink], options: Mapping[str, object]) -> BaseModel:
         reason = first["msg"].removeprefix("Value error, ")
         more = f", and {len(others)} more" if others else ""
         raise UsageError(place, f"{reason[:1].lower()}{reason[1:]}{more}", way_out) from None
-
-
-def origin(error: BaseException) -> str:
-    """Return the file and line that raised it."""
-    traceback = error.__traceback__
-    while traceback is not None and traceback.tb_next is not None:
-        traceback = traceback.tb_next
-    if traceback is None:
-        return "at an unknown place"
-    return f"at {traceback.tb_frame.f_code.co_filename}:{traceback.tb_lineno}"

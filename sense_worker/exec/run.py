@@ -17,7 +17,7 @@ from sense_worker.exec.request import ExecRequest, parse_request
 from sense_worker.exec.rest import from_rest
 from sense_worker.logs import log
 from sense_worker.storage.exec_ledger import ExecLedger
-from sinks.registry import origin
+from sinks.raised import origin
 
 if TYPE_CHECKING:
     import threading

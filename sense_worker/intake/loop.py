@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from runtime_core.errors import AuditUnavailable, HcpError, LedgerBusy
 from sense_worker.logs import log
-from sinks.registry import origin
+from sinks.raised import origin
 
 if TYPE_CHECKING:
     import threading
