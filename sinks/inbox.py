@@ -5,10 +5,11 @@ It keeps principals apart by itself: every row names the principal it is for, an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, ClassVar, NoReturn
 
 import sqlalchemy as sa
 
+from sinks.inbox_tables import COLUMNS, InboxItem, counter, item, metadata
 from sinks.protocol import SinkBase
 
 if TYPE_CHECKING:
@@ -16,48 +17,10 @@ if TYPE_CHECKING:
 
     from sinks.protocol import Delivery, RowWriter
 
-metadata = sa.MetaData()
-"""The tables of this sink, for the migrations."""
+__all__ = ["COLUMNS", "Inbox", "InboxItem", "counter", "item", "metadata", "read_items"]
 
-item = sa.Table(
-    "inbox_item",
-    metadata,
-    sa.Column("event_id", sa.LargeBinary(16), primary_key=True),
-    sa.Column("route_id", sa.String, primary_key=True),
-    sa.Column("tenant", sa.String, nullable=False),
-    sa.Column("principal", sa.String, nullable=False),
-    sa.Column("project", sa.String, nullable=True),
-    sa.Column("publisher", sa.String, nullable=False),
-    sa.Column("pack_id", sa.String, nullable=False),
-    sa.Column("ref", sa.String, nullable=False),
-    sa.Column("land", sa.String, nullable=False),
-    sa.Column("subject", sa.Text, nullable=True),
-    sa.Column("occurred_at", sa.Text, nullable=False),
-    sa.Column("accepted_at", sa.BigInteger, nullable=False),
-    sa.Column("body", sa.LargeBinary, nullable=False),
-    sa.Index("inbox_item_recent", "tenant", "principal", "accepted_at"),
-)
-
-COLUMNS = tuple(column.name for column in item.columns)
-
-
-class InboxItem(NamedTuple):
-    """One row of the inbox; the fields are COLUMNS in their order."""
-
-    event_id: bytes
-    route_id: str
-    tenant: str
-    principal: str
-    project: str | None
-    publisher: str
-    pack_id: str
-    ref: str
-    land: str
-    subject: str | None
-    occurred_at: str
-    accepted_at: int
-    """Microseconds since the epoch, UTC."""
-    body: bytes
+_WRITTEN = COLUMNS[: COLUMNS.index("number")]
+"""What a delivery tells; the rest begins with its default."""
 
 
 class Inbox(SinkBase):
@@ -74,7 +37,7 @@ class Inbox(SinkBase):
         from_hex = bytes.fromhex
         rows.insert(
             "inbox_item",
-            COLUMNS,
+            _WRITTEN,
             [
                 (
                     from_hex(d.event_id),

@@ -169,7 +169,7 @@ class Postgres:
         engine = sa.create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
         with engine.begin() as connection:
             connection.exec_driver_sql(_CUT_OFF)
-            for table in [*reversed(tables.Tenant.metadata.sorted_tables), inbox.item]:
+            for table in [*reversed(tables.Tenant.metadata.sorted_tables), *inbox.metadata.sorted_tables]:
                 connection.exec_driver_sql(f"DELETE FROM {table.name}")
             step = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
             return step == HEAD and connection.exec_driver_sql(_RELATIONS).scalar() == self._relations
