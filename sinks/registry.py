@@ -17,13 +17,14 @@ from sinks.memory import Memory
 from sinks.plugins import Fault, load_plugins
 from sinks.protocol import NOTHING_ALLOWED, HostedSink
 from sinks.raised import origin
+from sinks.redis_stream import RedisStream
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sinks.protocol import Host, Sink
 
-BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory)
+BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory, RedisStream)
 """Every kind that ships; a plugin cannot take one of these names."""
 
 
