@@ -13,6 +13,7 @@ from runtime_core.adapters.openapi_document import DocumentFault, is_json
 from runtime_core.adapters.openapi_plan import plan_of
 from runtime_core.adapters.openapi_request import RequestFault, build, is_header_value
 from runtime_core.binding import is_free
+from runtime_core.egress import NotReached
 from runtime_core.errors import DoorError
 from runtime_core.runtime import Ran
 from runtime_core.strict_json import parse
@@ -98,7 +99,7 @@ class OpenApiAdapter:
             return Ran(error=errors.CANCELLED)
         except http.OverOutput:
             return Ran(error=errors.OVER_OUTPUT.format(output))
-        except http.NotReached as reason:
+        except NotReached as reason:
             return Ran(error=f"not reached: {urlsplit(request.url).netloc}: {reason}")
         except http.NoAnswer as reason:
             # The service may have done what it was asked.

@@ -2,27 +2,24 @@
 
 A session serves one exchange: no cookie and no connection outlives it.
 
-aiohttp (the extra `openapi`) is imported here only.
+aiohttp is of the extra `openapi`; whoever imports this module needs it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import aiohttp
 import yarl
-from aiohttp.resolver import ThreadedResolver
 
-from runtime_core.addresses import is_named, is_public
+from runtime_core.egress import Door, NotReached
+from runtime_core.egress_http import guarded_connector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
-
-    from aiohttp.abc import ResolveResult
 
     from runtime_core.adapters.openapi_request import Request
     from runtime_core.addresses import Network
@@ -60,10 +57,6 @@ class Limits(NamedTuple):
     cancelled: Event | None
 
 
-class NotReached(Exception):
-    """Nothing was sent; says why."""
-
-
 class NoAnswer(Exception):
     """The request was sent, perhaps in part, and no whole answer came; says why."""
 
@@ -77,7 +70,7 @@ class Cancelled(Exception):
 
 
 def exchange(request: Request, limits: Limits) -> Answer:
-    """Send a request and return the answer. Raises TimeoutError and the exceptions of this module.
+    """Send a request and return the answer. Raises TimeoutError, NotReached and the exceptions of this module.
 
     In a thread of its own: the caller's may have a running loop.
     """
@@ -114,10 +107,11 @@ async def _raced(request: Request, limits: Limits) -> Answer:
 
 
 async def _exchanged(request: Request, limits: Limits) -> Answer:
-    door = _Door(limits, plain=request.url.startswith("http:"))
-    connector = aiohttp.TCPConnector(resolver=_Resolver(door), socket_factory=door.socket, force_close=True)
+    closed = "plain http carries no credential; the service must be https"
+    named_only = limits.secret and request.url.startswith("http:")
+    door = Door(limits.networks, "SENSE_EXEC_NETWORKS", closed if named_only else None)
     session = aiohttp.ClientSession(
-        connector=connector,
+        connector=guarded_connector(door, force_close=True),
         auto_decompress=False,
         middlewares=(_once,),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
@@ -160,44 +154,3 @@ async def _read(response: aiohttp.ClientResponse, limit: int) -> Answer:
     media = response.content_type.lower() if "Content-Type" in response.headers else ""
     packed = response.headers.get("Content-Encoding", "identity").lower() != "identity"
     return Answer(response.status, media, response.charset or "utf-8", bytes(body), packed)
-
-
-class _Door:
-    """Lets a connection out to an address that may be reached; whatever name led there."""
-
-    def __init__(self, limits: Limits, *, plain: bool) -> None:
-        self._networks = limits.networks
-        self._named_only = plain and limits.secret
-
-    def check(self, address: str) -> None:
-        if is_named(address, self._networks):
-            return
-        if not is_public(address):
-            raise NotReached("its address is internal; the operator may name its network in SENSE_EXEC_NETWORKS")
-        if self._named_only:
-            raise NotReached("plain http carries no credential; the service must be https")
-
-    def socket(self, address: Any) -> socket.socket:
-        """Make the socket of one connection; `address` is what it connects to, and nothing resolves it again."""
-        family, kind, protocol, _, place = address
-        self.check(place[0])
-        return socket.socket(family, kind, protocol)
-
-
-class _Resolver(ThreadedResolver):
-    """Refuses a name of which any address may not be reached: the next look-up might take that one."""
-
-    def __init__(self, door: _Door) -> None:
-        super().__init__()
-        self._door = door
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        try:
-            found = await super().resolve(host, port, family)
-        except UnicodeError:
-            raise NotReached("its name is none") from None
-        for one in found:
-            self._door.check(one["host"])
-        return found

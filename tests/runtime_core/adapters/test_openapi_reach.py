@@ -140,7 +140,7 @@ class TestAddresses:
 
     def test_a_credential_over_plain_http(self, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         """By plain http a credential goes into named networks only; to a public host nothing is sent."""
-        monkeypatch.setattr("runtime_core.adapters.openapi_http.is_public", lambda _: True)
+        monkeypatch.setattr("runtime_core.egress.is_public", lambda _: True)
         found = document(service.origin, operation())
         answer = Called(()).run(found, binding=USER)
         assert "plain http carries no credential" in str(answer.error)
