@@ -12,7 +12,6 @@ from sinks.memory import Memory
 from sinks.protocol import LANDS, Delivered, Host, SinkBase, TransactionalSink
 from sinks.registry import BUILT_IN, Registry, Traits
 
-
 OPTIONS: dict[str, Any] = {
     "jsonl": {"workspace": True},
     "redis_stream": {"url": "redis://127.0.0.1", "stream": "app:events"},
@@ -241,7 +240,7 @@ def test_a_workspace_property_that_answers_no_truth(registry: Registry):
 def test_a_missing_kind_names_those_there_are():
     """An unknown kind is refused with the kinds there are."""
     error = refused(Registry(), "pagr", {})
-    assert str(error) == f"kind: there is no sink kind 'pagr' (kinds: {', '.join(registry.kinds())})"
+    assert str(error) == f"kind: there is no sink kind 'pagr' (kinds: {', '.join(Registry().kinds())})"
 
 
 def test_a_host_registers_a_class_of_its_own(registry: Registry):
