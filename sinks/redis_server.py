@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 FORMS = "is not redis://name:password@host:port/db, rediss://… or unix:///absolute/path?db=0"
 CONNECT_S = 3.0
 """Seconds for each address of the name."""
-ANSWER_S = 5.0
-"""Seconds for each answer: a batch takes milliseconds, so this is a server that hangs."""
+ANSWER_S = 4.0
+"""Seconds for each answer, of five at most: a batch takes milliseconds, so this is a server that hangs."""
 _PORT = 6379
 
 _FAULTS = {
@@ -30,6 +30,9 @@ _FAULTS = {
     "MOVED": "is a node of a cluster, which this sink does not speak to",
 }
 """What an error reply means, by its first word. The rest of its text may repeat what was sent, a password among it."""
+
+_NOT_IN_SCRIPT = ("ACL failure", "The user executing the script")
+"""How Valkey and Redis 7.0 say, under the code ERR, that a user may not run a command of a script."""
 
 
 class RedisServer(NamedTuple):
@@ -71,7 +74,9 @@ class RedisServer(NamedTuple):
         """Return a client, not connected yet; `ca_file` names the authorities of a `rediss` server.
 
         Its own retries are off: a command whose answer was lost would be said again in silence. Protocol 2 keeps
-        replies in one shape on Redis 7.0 and later and on Valkey, and so does `legacy_responses`.
+        replies in one shape on Redis 7.0 and later and on Valkey, and so does `legacy_responses`. The CLIENT SETINFO
+        that redis-py says on connect stays, though no right to it is needed: without any exchange it takes the session
+        tickets of TLS 1.3 for stray data, and the connection for broken.
         """
         # redis-py takes 0.7 s to import, which a command that only looks at the options does not pay.
         import redis
@@ -91,7 +96,6 @@ class RedisServer(NamedTuple):
             retry=Retry(NoBackoff(), 0),
             protocol=2,
             legacy_responses=True,
-            driver_info=None,  # CLIENT SETINFO would be one more command that a narrow ACL has to allow
         )
 
     def told(self, error: Exception) -> str:
@@ -103,6 +107,8 @@ def _fault(error: Exception) -> str:
     import redis
 
     code = getattr(error, "status_code", None) or str(error).partition(" ")[0]
+    if any(said in str(error) for said in _NOT_IN_SCRIPT):
+        code = "NOPERM"
     if code in _FAULTS:
         return _FAULTS[code]
     if isinstance(error, redis.exceptions.AuthenticationError):

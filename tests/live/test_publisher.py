@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import json
 import os
 import socket
@@ -14,14 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from runtime_core.errors import IngressFull, IngressUnreachable, PublishError
 from runtime_core.signing import verify
 from sense_worker.publisher import Announcement, AsyncPublisher, Publisher
 from sense_worker.wire import check_entry, parse_entry
+from tests.certificates import self_signed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,29 +249,6 @@ def test_tls_wants_a_certificate_it_can_trust(run, tmp_path, monkeypatch):
         (found,) = run(file, lambda publisher: [lambda: publisher.publish("a", {})], attempts=1)
         talking.join()
     assert found.stream_id == "1-1"
-
-
-def self_signed(folder: Path) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    path = folder / "certificate.pem"
-    pem = serialization.Encoding.PEM
-    path.write_bytes(key.private_bytes(pem, *form) + certificate.public_bytes(pem))
-    return path
 
 
 def test_threads_share_a_publisher(file, redis_server):
