@@ -159,6 +159,15 @@ class SinkBase:
         self.name = name
         self.options = options
 
+    def narrow(self, *, deadline_s: float, concurrency: int, batch_size: int) -> None:
+        """Take less than the class declares, as the options say; to be called in `__init__`."""
+        cls = type(self)
+        vars(self).update(
+            deadline_s=min(deadline_s, cls.deadline_s),
+            concurrency=min(concurrency, cls.concurrency),
+            batch_size=min(batch_size, cls.batch_size),
+        )
+
     @property
     def workspace(self) -> bool:
         """Whether, with these options, it writes under the activation's workspace and nowhere else."""
