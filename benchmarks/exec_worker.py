@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.runtime import Ran
 from sense_worker import app
 from sense_worker.exec import child, process
-from sense_worker.intake.child import run
 from sense_worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,10 +31,13 @@ def with_nothing(*args: Any, **options: Any) -> Runtime:
     return runtime._replace(adapters={**runtime.adapters, "wrap": Nothing()})
 
 
+def main(index: int, parent: int) -> None:
+    """Read the request streams, with this adapter."""
+    process.build_runtime = with_nothing
+    child.main(index, parent)
+
+
 if __name__ == "__main__":
     process.build_runtime = with_nothing
-    if len(sys.argv) > 1:  # started by the worker, as its reader
-        run(child.main)
-    else:
-        app.EXEC_READER = "benchmarks.exec_worker"
-        app.run_worker(Settings.load(), commands=True)
+    app.EXEC_READER = "benchmarks.exec_worker"
+    app.run_worker(Settings.load(), commands=True)

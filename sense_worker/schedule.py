@@ -14,9 +14,9 @@ from redis.exceptions import RedisError
 
 from runtime_core.errors import AuditUnavailable, LedgerBusy
 from sense_worker.doorbell import Doorbell
-from sense_worker.intake.child import run, stop_on_signals, stop_with_parent
 from sense_worker.intake.record import Recorder
 from sense_worker.logs import configure, log
+from sense_worker.nursery import stop_on_signals, stop_with_parent
 from sense_worker.ring import sender
 from sense_worker.settings import Settings
 from sense_worker.storage.anchors import keep_anchor
@@ -140,7 +140,3 @@ def main(_index: int, parent: int) -> None:
     stop_with_parent(stop, parent, lambda: None, 1.0)
     Sweep(ports, redis_client(settings), Doorbell(redis_client(settings), sender(settings)), settings).run(stop)
     ports.close()
-
-
-if __name__ == "__main__":
-    run(main)

@@ -12,7 +12,7 @@ from sense_worker.exec.engine import LOOK_S
 from sense_worker.exec.process import build_engine, relaxed_database
 from sense_worker.exec.record import ExecRecorder
 from sense_worker.exec.wire import stream_of_exec
-from sense_worker.intake.child import read, run
+from sense_worker.intake.child import read
 from sense_worker.intake.health import EXEC_HEALTH_KEY
 from sense_worker.intake.stream import StreamKind
 from sense_worker.logs import log
@@ -63,7 +63,3 @@ class Reading:
 def main(index: int, parent: int) -> None:
     """Read the request streams."""
     read(index, parent, REQUESTS, Reading, "exec intake")
-
-
-if __name__ == "__main__":
-    run(main)

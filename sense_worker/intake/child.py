@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
-import signal
-import sys
-import threading
 import time
 from typing import TYPE_CHECKING
 
 from redis.exceptions import RedisError
 
-from runtime_core.errors import HcpError, LedgerBusy
+from runtime_core.errors import LedgerBusy
 from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.intake.health import Pulse
@@ -21,11 +17,13 @@ from sense_worker.intake.loop import IntakeLoop
 from sense_worker.intake.record import Recorder
 from sense_worker.intake.stream import EVENTS, Streams
 from sense_worker.logs import configure, log
+from sense_worker.nursery import stop_on_signals, stop_with_parent
 from sense_worker.ring import sender
 from sense_worker.settings import Settings
 from sense_worker.wiring import build_ports, end_hung, redis_client
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
 
     from sense_worker.intake.loop import Recording
@@ -34,29 +32,6 @@ if TYPE_CHECKING:
 
 STUCK_S = 120.0
 """A loop that has not ticked for this long is stuck: it stops saying it lives, and others take its entries over."""
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGTERM sets. SIGINT is the terminal's word to the whole group: the worker passes it on."""
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return stop
-
-
-def stop_with_parent(stop: threading.Event, parent: int, tick: Callable[[], None], every_s: float) -> threading.Thread:
-    """Start a thread that calls `tick` every `every_s` and sets `stop` when the parent is gone (SIGKILL)."""
-
-    def watch() -> None:
-        while not stop.wait(every_s):
-            if os.getppid() != parent:
-                stop.set()
-                return
-            tick()
-
-    thread = threading.Thread(target=watch, name="heartbeat", daemon=True)
-    thread.start()
-    return thread
 
 
 def read(
@@ -122,16 +97,3 @@ def _live(settings: Settings, streams: Streams, loop: IntakeLoop, stop: threadin
 def main(index: int, parent: int) -> None:
     """Read the event streams."""
     read(index, parent, EVENTS, lambda _, ports: Recorder(ports), "intake")
-
-
-def run(work: Callable[[int, int], None]) -> None:
-    """Run the program of a child; what keeps it from its work (a key, a setting) is one line of the log."""
-    try:
-        work(int(sys.argv[1]), int(sys.argv[2]))
-    except HcpError as error:
-        log().error("process cannot work", error=str(error))
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -1,4 +1,4 @@
-"""The bootstep of the Celery worker that starts, watches and ends the intake and sweep processes (DESIGN §6.1)."""
+"""The bootstep of the Celery worker that keeps the nursery of its readers and its sweep alive (DESIGN §6.1)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from typing import Any
 from celery import bootsteps
 
 from sense_worker.logs import log
+from sense_worker.nursery import BACKOFF_CEILING_S, BACKOFF_FLOOR_S, STEADY_S
 from sense_worker.tether import tethered
 
+NURSERY = "sense_worker.nursery"
 STOP_S = 15.0
-"""An orderly stop ends the batch at hand; what is left after this is killed, and its entries are taken over."""
-BACKOFF_FLOOR_S = 0.2
-BACKOFF_CEILING_S = 10.0
-STEADY_S = 30.0
-"""A process that lived this long starts again at the shortest pause."""
+"""Longer than the nursery gives its children: what is left after this is killed, and its entries are taken over."""
 
 STARTING = threading.Lock()
 """Held while a process is started, and by every fork of this one. A pool process that is forked in between keeps the
@@ -36,19 +34,15 @@ class IntakeStep(bootsteps.StartStopStep):
     def __init__(self, parent: Any, **_: Any) -> None:
         super().__init__(parent)
         children = [*parent.app.conf.sense_children, ("sense_worker.schedule", 0)]
-        self._keepers = [_Keeper(module, index) for module, index in children]
+        self._keeper = _Keeper([f"{module}:{index}" for module, index in children])
 
     def start(self, parent: Any) -> None:  # noqa: ARG002 - the bootstep's signature
-        """Start every process, each in the care of a thread that lives as long as it is wanted."""
-        for keeper in self._keepers:
-            keeper.start()
+        """Start their nursery, in the care of a thread that lives as long as it is wanted."""
+        self._keeper.start()
 
     def stop(self, parent: Any) -> None:  # noqa: ARG002 - the bootstep's signature
-        """End them in order: SIGTERM to all, then wait for each."""
-        for keeper in self._keepers:
-            keeper.ask_to_stop()
-        for keeper in self._keepers:
-            keeper.wait()
+        """End them in order."""
+        self._keeper.stop()
 
     def terminate(self, parent: Any) -> None:
         """End them the same way when the worker is told to hurry: a batch at hand takes milliseconds."""
@@ -56,35 +50,32 @@ class IntakeStep(bootsteps.StartStopStep):
 
 
 class _Keeper:
-    """Keeps one program alive: started again whenever it ends, after a pause that doubles.
+    """Keeps the nursery of these children alive: started again whenever it ends, after a pause that doubles.
 
     Its own thread starts it and lives on, because the kernel tells a child of the death of that thread (see `tether`).
     """
 
-    def __init__(self, module: str, index: int) -> None:
-        self._module = module
-        self._index = index
+    def __init__(self, children: list[str]) -> None:
+        self._children = children
         self._stop = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._thread = threading.Thread(target=self._keep, name=f"{module}-{index}", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="nursery", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def ask_to_stop(self) -> None:
+    def stop(self) -> None:
         self._stop.set()
         if self._process is not None:
             self._process.terminate()
-
-    def wait(self) -> None:
         self._thread.join(STOP_S)
         if self._thread.is_alive() and self._process is not None:
-            log().warning("process killed: it did not stop in time", process=self._module, seconds=STOP_S)
+            log().warning("process killed: it did not stop in time", process=NURSERY, seconds=STOP_S)
             self._process.kill()
             self._thread.join()
 
     def _keep(self) -> None:
-        argv = [sys.executable, "-m", self._module, str(self._index), str(os.getpid())]
+        argv = [sys.executable, "-m", NURSERY, str(os.getpid()), *self._children]
         pause = BACKOFF_FLOOR_S
         while not self._stop.is_set():
             begun = time.monotonic()
@@ -96,7 +87,5 @@ class _Keeper:
             if self._stop.is_set():
                 return
             pause = BACKOFF_FLOOR_S if time.monotonic() - begun > STEADY_S else min(2 * pause, BACKOFF_CEILING_S)
-            log().warning(
-                "process ended and is started again", process=self._module, exit=code, pause_s=round(pause, 1)
-            )
+            log().warning("process ended and is started again", process=NURSERY, exit=code, pause_s=round(pause, 1))
             self._stop.wait(pause)

@@ -164,7 +164,15 @@ class Ledger:
         self.rows(connection).insert("sense_dead_entry", _DEAD_COLUMNS, records)
 
     def claim(
-        self, connection: sa.Connection, lane: str, *, calls: int, batch: int, lease_micros: int, now: int, company: bool
+        self,
+        connection: sa.Connection,
+        lane: str,
+        *,
+        calls: int,
+        batch: int,
+        lease_micros: int,
+        now: int,
+        company: bool,
     ) -> list[list[Claimed]] | None:
         """Take due deliveries of a lane, as at most `calls` batches of at most `batch`, each under its own lease.
 

@@ -111,7 +111,7 @@ class Row(NamedTuple):
 
 
 def processes_of(worker: Worker) -> dict[str, list[int]]:
-    """Return the reader and the children of the pool of an exec worker, by what they are."""
+    """Return the reader with the sweep, and the children of the pool of an exec worker, by what they are."""
     found: dict[str, list[int]] = {READER: [], POOL: []}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -119,8 +119,9 @@ def processes_of(worker: Worker) -> dict[str, list[int]]:
         with suppress(OSError):
             parent, group = (entry / "stat").read_text().rpartition(")")[2].split()[1:3]
             argv = (entry / "cmdline").read_bytes().split(b"\0")
-            if int(group) == worker.process.pid and b"sense_worker.exec.child" in argv:
-                found[READER].append(int(entry.name))
+            if int(group) == worker.process.pid and b"sense_worker.nursery" in argv:
+                if int(parent) != worker.process.pid:
+                    found[READER].append(int(entry.name))
             elif int(parent) == worker.process.pid and b"worker" in b" ".join(argv) and b"-m" not in argv:
                 found[POOL].append(int(entry.name))
     return found

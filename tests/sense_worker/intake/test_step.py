@@ -1,4 +1,4 @@
-"""The keepers of the processes beside the pool."""
+"""The keeper of the processes beside the pool."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RACE = """
 import os, subprocess, sys, threading, time
 from sense_worker.intake import step
 
-ends = time.monotonic() + 3
+ends = time.monotonic() + 1.5
 
 def keep():
     while time.monotonic() < ends:
@@ -29,7 +29,7 @@ while time.monotonic() < ends:
         time.sleep(60)
         os._exit(0)
     time.sleep(0.005)
-time.sleep(2)
+time.sleep(1)
 print("stuck" if any(keeper.is_alive() for keeper in keepers) else "free")
 for pid in forked:
     os.kill(pid, 9)

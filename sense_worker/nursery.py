@@ -1,0 +1,205 @@
+"""The process that a worker's readers and its sweep are forked from: what they import is loaded once.
+
+One program instead of three or more: a worker reads a second earlier, a reader that died is back within milliseconds,
+and the pages of the modules are shared. It runs no thread of its own, so a fork copies no lock that is held.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import math
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NoReturn
+
+from runtime_core.errors import HcpError
+from sense_worker.logs import configure, log
+from sense_worker.settings import Settings
+from sense_worker.tether import die_with_parent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+STOP_S = 12.0
+"""An orderly stop ends the batch at hand; what is left after this is killed, and its entries are taken over."""
+BACKOFF_FLOOR_S = 0.2
+BACKOFF_CEILING_S = 10.0
+LOOK_S = 1.0
+"""How often it looks whether its parent is there, where the kernel does not tell (see `tether`)."""
+STEADY_S = 30.0
+"""A process that lived this long starts again at the shortest pause."""
+
+
+def stop_on_signals() -> threading.Event:
+    """Return an event that SIGTERM sets. SIGINT is the terminal's word to the whole group: the worker passes it on."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return stop
+
+
+def stop_with_parent(stop: threading.Event, parent: int, tick: Callable[[], None], every_s: float) -> threading.Thread:
+    """Start a thread that calls `tick` every `every_s` and sets `stop` when the parent is gone (SIGKILL)."""
+
+    def watch() -> None:
+        while not stop.wait(every_s):
+            if os.getppid() != parent:
+                stop.set()
+                return
+            tick()
+
+    thread = threading.Thread(target=watch, name="heartbeat", daemon=True)
+    thread.start()
+    return thread
+
+
+def run(work: Callable[[int, int], None], index: int, parent: int) -> None:
+    """Run the work of a child; what keeps it from its work (a key, a setting) is one line of the log."""
+    try:
+        work(index, parent)
+    except HcpError as error:
+        log().error("process cannot work", error=str(error))
+        sys.exit(1)
+
+
+@dataclass
+class _Child:
+    """One process to keep alive: `main(index, parent)` of a module; started again when it ends, after a pause."""
+
+    module: str
+    index: int
+    pid: int | None = None
+    begun: float = 0.0
+    due: float = 0.0
+    pause: float = BACKOFF_FLOOR_S
+
+    def ended(self, now: float) -> None:
+        self.pid = None
+        steady = now - self.begun > STEADY_S
+        self.pause = BACKOFF_FLOOR_S if steady else min(2 * self.pause, BACKOFF_CEILING_S)
+        self.due = now + self.pause
+
+
+class Nursery:
+    """Keeps children alive until SIGTERM, which it passes on, or until its own parent is gone.
+
+    `parent` is the process that started it. Signals arrive over a pipe, so that it sleeps while nothing happens.
+    """
+
+    def __init__(self, children: Sequence[tuple[str, int]], parent: int) -> None:
+        self._children = [_Child(module, index) for module, index in children]
+        self._parent = parent
+        self._stopping = False
+        self._kill_at = math.inf
+        self._woken, self._wake = os.pipe()
+
+    def run(self) -> None:
+        """Return when every child has ended after a stop."""
+        for end in (self._woken, self._wake):
+            os.set_blocking(end, False)
+        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: self._stop())
+        for child in self._children:
+            importlib.import_module(child.module)
+        gc.freeze()  # what is loaded stays: a collection in a child would write to the pages that all share
+        while not self._stopping or any(child.pid for child in self._children):
+            if os.getppid() != self._parent:
+                self._stop()
+            self._reap()
+            if not self._stopping:
+                self._start_due()
+            elif time.monotonic() > self._kill_at:
+                self._kill_at = math.inf
+                self._signal(signal.SIGKILL)
+            self._sleep()
+
+    def _stop(self) -> None:
+        if not self._stopping:
+            self._stopping = True
+            self._kill_at = time.monotonic() + STOP_S
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for child in self._children:
+            if child.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, number)
+
+    def _reap(self) -> None:
+        for child in self._children:
+            if child.pid is None:
+                continue
+            pid, status = os.waitpid(child.pid, os.WNOHANG)
+            if pid == 0:
+                continue
+            child.ended(time.monotonic())
+            if not self._stopping:
+                code = os.waitstatus_to_exitcode(status)
+                told = {"process": child.module, "exit": code, "pause_s": round(child.pause, 1)}
+                log().warning("process ended and is started again", **told)
+
+    def _start_due(self) -> None:
+        for child in self._children:
+            if child.pid is None and child.due <= time.monotonic():
+                child.begun = time.monotonic()
+                # No stop may fall between the fork and the pid by which it reaches the child.
+                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+                child.pid = os.fork()
+                if child.pid == 0:
+                    self._become(child)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    def _become(self, child: _Child) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for end in (self._woken, self._wake):
+                os.close(end)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            die_with_parent(signal.SIGTERM)
+            run(importlib.import_module(child.module).main, child.index, os.getppid())
+            code = 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+        except BaseException:  # noqa: BLE001 - told here, for nothing of the nursery may run in its child
+            traceback.print_exc()
+        finally:
+            with suppress(OSError, ValueError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(code)
+
+    def _sleep(self) -> None:
+        moments = [self._kill_at] if self._stopping else [child.due for child in self._children if child.pid is None]
+        left = min([moment - time.monotonic() for moment in moments], default=LOOK_S)
+        select.select([self._woken], [], [], min(max(left, 0.0), LOOK_S))
+        with suppress(BlockingIOError):
+            os.read(self._woken, 4096)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Keep the children that the arguments name, `MODULE:INDEX` each, after the pid of the parent."""
+    parent, *named = arguments
+    children = [(module, int(index)) for module, _, index in (one.rpartition(":") for one in named)]
+    try:
+        configure(Settings.load())
+    except HcpError as error:
+        log().error("process cannot work", error=str(error))
+        sys.exit(1)
+    Nursery(children, int(parent)).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
