@@ -34,6 +34,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 """What every sink has, with the arguments the runtime gives after `self`."""
 OPTIONAL_METHODS: dict[str, tuple[str, ...]] = {
     "admit": ("host",),
+    "probe": (),
 }
 """What a sink may have besides."""
 
@@ -64,6 +65,7 @@ def check(plugin: object, *, built_in: bool) -> type[Sink]:
             _method(plugin, method, arguments)
     _one_by_one(plugin)
     _workspace(plugin)
+    _keyed(plugin, declared.Options)
     _write(plugin, transactional=declared.transactional, built_in=built_in)
     return plugin
 
@@ -158,6 +160,21 @@ def _workspace(plugin: type) -> None:
         raise Misdeclared(f"{plugin.__qualname__} has no property workspace")
     if not isinstance(found, (property, bool)):
         raise Misdeclared(f"{plugin.__qualname__}.workspace is {_short(found)}, not a property")
+
+
+def _keyed(plugin: type, options: type[BaseModel]) -> None:
+    """`secret_options` and `renew` go together; `renew` is asked for a first secret before there are valid options."""
+    name = plugin.__qualname__
+    named: object = getattr(plugin, "secret_options", None)
+    renew = inspect.getattr_static(plugin, "renew", None)
+    if named is None and renew is None:
+        return
+    known = isinstance(named, tuple) and bool(named) and all(one in options.model_fields for one in named)
+    if not known:
+        raise Misdeclared(f"{name}.secret_options is {_short(named)}, not a tuple of options")
+    if not isinstance(renew, classmethod):
+        raise Misdeclared(f"{name} has no class method renew(cls, options, now, until)")
+    _arguments(f"{name}.renew", inspect.signature(renew.__func__), ("cls", "options", "now", "until"))
 
 
 def _write(plugin: type, *, transactional: bool, built_in: bool) -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any
 
 from runtime_core.errors import UsageError
 from sinks.console import Console
@@ -14,17 +12,20 @@ from sinks.declared import Misdeclared, check
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
+from sinks.optional import KeyedSink, ProbedSink, Renewed
+from sinks.options import MASK, secret_names, shown, validated
 from sinks.plugins import Fault, load_plugins
 from sinks.protocol import NOTHING_ALLOWED, HostedSink
 from sinks.raised import origin
 from sinks.redis_stream import RedisStream
+from sinks.webhook import Webhook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sinks.protocol import Host, Sink
 
-BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory, RedisStream)
+BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory, RedisStream, Webhook)
 """Every kind that ships; a plugin cannot take one of these names."""
 
 
@@ -95,37 +96,59 @@ class Registry:
         sink = self._kinds.get(kind)
         if sink is None:
             raise UsageError("kind", self._missing(kind), f"kinds: {', '.join(self.kinds())}")
-        try:
-            built = sink(name, _validated(sink, options))
+        with _own_code(kind, "built"):
+            built = sink(name, validated(sink, options))
             if isinstance(built, HostedSink):
                 built.admit(self._host)
             workspace = built.workspace
-        except UsageError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's own code: it concerns this sink only
-            # Neither its text nor its traceback: both may hold option values, and those may be secret (C53).
-            what = f"raised {type(error).__name__} while it was built, {origin(error)}"
-            raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None
         if not isinstance(workspace, bool):
             raise UsageError(f"sink kind {kind}", "its property workspace answers neither True nor False")
         return built
 
     def try_out(self, kind: str, name: str, options: Mapping[str, object]) -> None:
-        """Build a sink as `build` does, and open and close one of a `local` kind: what it lacks here shows at once.
+        """Build a sink as `build` does, and look what it lacks here: it shows at once, not at the first delivery.
 
-        Raises UsageError; of an exception of another class the kind and the place, never the text.
+        One that has a `probe` looks by itself; one of a `local` kind is opened and closed. Raises UsageError; of an
+        exception of another class the kind and the place, never the text.
         """
         sink = self.build(kind, name, options)
-        if not sink.local:
-            return
-        try:
-            sink.open()
-            sink.close()
-        except UsageError:
-            raise
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a plugin's own code
-            what = f"raised {type(error).__name__} while it was opened, {origin(error)}"
-            raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None
+        with _own_code(kind, "tried out"):
+            if isinstance(sink, ProbedSink):
+                sink.probe()
+            elif sink.local:
+                sink.open()
+                sink.close()
+
+    def secret_options(self, kind: str) -> frozenset[str]:
+        """Return the options of a kind that are secrets; none for a kind that is missing."""
+        sink = self._kinds.get(kind)
+        return frozenset() if sink is None else secret_names(sink.Options)
+
+    def own_secrets(self, kind: str) -> tuple[str, ...]:
+        """Return the options that hold the secret a sink of this kind signs with; none where it does not sign."""
+        sink = self._kinds.get(kind)
+        return sink.secret_options if isinstance(sink, KeyedSink) else ()
+
+    def renew(self, kind: str, options: Mapping[str, object], now: int, until: int) -> Renewed:
+        """Return the options with a new secret of its own; moments are microseconds since the epoch.
+
+        The secret before is good until `until`. Raises UsageError for a kind that signs with none.
+        """
+        sink = self._kinds.get(kind)
+        if not isinstance(sink, KeyedSink):
+            raise UsageError(
+                "sink", f"kind {kind!r} has no secret of its own", "`sense-worker sink set` changes options"
+            )
+        with _own_code(kind, "given a new secret"):
+            return sink.renew(options, now, until)
+
+    def shown(self, kind: str, options: Mapping[str, object]) -> dict[str, Any]:
+        """Return the options for people, secrets masked; where they cannot be read here every value is masked."""
+        sink = self._kinds.get(kind)
+        if sink is not None:
+            with suppress(UsageError):
+                return shown(validated(sink, options))
+        return dict.fromkeys(options, MASK)
 
     def fault(self, kind: str, options: Mapping[str, object]) -> str | None:
         """Return why no sink of this kind with these options can be built in this process; None where one can."""
@@ -159,20 +182,14 @@ class Registry:
         return f"there is no sink kind {kind!r}"
 
 
-def _validated(sink: type[Sink], options: Mapping[str, object]) -> BaseModel:
-    """Return the options, read by the kind's model as the JSON they are kept as, strictly like at every door."""
-    names = ", ".join(sink.Options.model_fields) or "none"
-    way_out = f"options of {sink.kind}: {names}; see docs/sinks.md"
+@contextmanager
+def _own_code(kind: str, doing: str) -> Iterator[None]:
+    """Run a sink's own code, which may be a plugin's: what it raises concerns this sink only."""
     try:
-        text = json.dumps(dict(options), allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        raise UsageError("options", "hold a value that is not JSON", way_out) from None
-    try:
-        return sink.Options.model_validate_json(text, strict=True)
-    except ValidationError as error:
-        # Not `str(error)`, and no cause: both show the values.
-        first, *others = error.errors(include_url=False, include_context=False, include_input=False)
-        place = ".".join(("options", *(str(part) for part in first["loc"])))
-        reason = first["msg"].removeprefix("Value error, ")
-        more = f", and {len(others)} more" if others else ""
-        raise UsageError(place, f"{reason[:1].lower()}{reason[1:]}{more}", way_out) from None
+        yield
+    except UsageError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a plugin raises
+        # Neither its text nor its traceback: both may hold option values, and those may be secret (C53).
+        what = f"raised {type(error).__name__} while it was {doing}, {origin(error)}"
+        raise UsageError(f"sink kind {kind}", what, "a sink that raises UsageError gives its reason") from None

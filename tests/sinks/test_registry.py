@@ -15,6 +15,7 @@ from sinks.registry import BUILT_IN, Registry, Traits
 OPTIONS: dict[str, Any] = {
     "jsonl": {"workspace": True},
     "redis_stream": {"url": "redis://127.0.0.1", "stream": "app:events"},
+    "webhook": {"url": "https://hook.test/x", "secret": f"whsec_{'A' * 32}"},
 }
 """What a kind cannot be built without."""
 
@@ -75,7 +76,7 @@ def refused(registry: Registry, kind: str, options: Any) -> UsageError:
 
 def test_the_built_in_kinds():
     """The kinds that ship are there without any plugin."""
-    assert Registry().kinds() == ("console", "inbox", "jsonl", "memory", "redis_stream")
+    assert Registry().kinds() == ("console", "inbox", "jsonl", "memory", "redis_stream", "webhook")
     assert Registry().get("jsonl") is Jsonl
     assert Registry().get("nothing") is None
     assert Registry().faults == ()

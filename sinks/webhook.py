@@ -1,0 +1,135 @@
+"""webhook: signed HTTP requests to a receiver, as Standard Webhooks or CloudEvents, many in flight."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
+
+from runtime_core.egress import Door, NotReached
+from runtime_core.errors import UsageError
+from sinks.address import place
+from sinks.loop_thread import shared_loop
+from sinks.optional import Renewed
+from sinks.protocol import NOTHING_ALLOWED, Rejected, SinkBase
+from sinks.webhook_message import NoEvent, message
+from sinks.webhook_options import TOTAL_LIMIT_S, WebhookOptions, new_secret, renewed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import BaseModel
+    from standardwebhooks import Webhook as Signer
+
+    from sinks.protocol import Delivery, Host, Outcome
+    from sinks.webhook_client import Client
+    from sinks.webhook_message import Message
+
+SETTING = "SENSE_SINK_NETWORKS"
+BATCH = 32
+"""Deliveries of one call, all in flight at once; they are settled in one commit."""
+MARGIN_S = 2.0
+"""What a call may take beside its exchanges."""
+CLOSE_S = 0.5
+_WAY_OUT = "pip install 'sense-worker[webhook]'"
+_PLAIN = f"plain http goes into the networks of {SETTING} only"
+
+
+class Webhook(SinkBase):
+    """At least once: a receiver tells repeats by `webhook-id`, which is the delivery's id.
+
+    A call sends all of its batch at once, so that each exchange has its whole time and none waits for another's slot.
+    """
+
+    kind: ClassVar[str] = "webhook"
+    Options: ClassVar[type[BaseModel]] = WebhookOptions
+    secret_options: ClassVar[tuple[str, ...]] = ("secret", "previous")
+    deadline_s: ClassVar[float] = TOTAL_LIMIT_S + MARGIN_S
+    concurrency: ClassVar[int] = 8
+    batch_size: ClassVar[int] = BATCH
+
+    def __init__(self, name: str, options: WebhookOptions) -> None:
+        super().__init__(name, options)
+        self._options = options
+        self._address = options.url.get_secret_value()
+        self._parts = urlsplit(self._address)
+        self._door = self._made_door(NOTHING_ALLOWED)
+        self._client: Client | None = None
+        self._signers: dict[str, Signer] = {}
+        calls = -(-options.in_flight // BATCH)
+        self.narrow(deadline_s=options.total_s + MARGIN_S, concurrency=calls, batch_size=options.in_flight // calls)
+
+    @classmethod
+    def renew(cls, options: Mapping[str, object], now: int, until: int) -> Renewed:
+        """Return options with a new secret; the one before signs too until the overlap ends (C51)."""
+        secret = new_secret()
+        return Renewed(renewed(dict(options), secret, now, until), secret)
+
+    def admit(self, host: Host) -> None:
+        """Refuse an address that is internal, or plain http, where the host names no network for it (C47)."""
+        self._door = self._made_door(host)
+        try:
+            self._door.check_host(self._parts.hostname or "")
+        except NotReached as reason:
+            raise _refused(reason) from None
+        if self._parts.scheme == "http" and not host.networks:
+            raise _refused(_PLAIN)
+
+    def probe(self) -> None:
+        """Look the name up, once; one that leads to an internal address is refused, one that has none may get one."""
+        client = self._opened()
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                shared_loop().run(client.look_up(), self._options.connect_s)
+        except NotReached as reason:
+            raise _refused(reason) from None
+        finally:
+            shared_loop().release(client, client.close(), CLOSE_S)
+
+    def open(self) -> None:
+        """Make the client; it connects at the first delivery."""
+        self._client = self._opened()
+
+    def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
+        """Send all of the batch at once."""
+        if self._client is None:
+            raise RuntimeError("not open")
+        made = [self._message(delivery) for delivery in batch]
+        sent = [one for one in made if not isinstance(one, Rejected)]
+        answers = iter(shared_loop().run(self._client.send(sent), self.deadline_s) if sent else [])
+        return [one if isinstance(one, Rejected) else next(answers) for one in made]
+
+    def close(self) -> None:
+        """Close the connections."""
+        client, self._client = self._client, None
+        if client is not None:
+            shared_loop().release(client, client.close(), CLOSE_S)
+
+    def _message(self, delivery: Delivery) -> Message | Rejected:
+        now = time.time()
+        signers = [self._signers[secret] for secret in self._options.signing(now)]
+        try:
+            return message(delivery, self._options, signers, now)
+        except NoEvent:
+            return Rejected("the body is no event")
+
+    def _made_door(self, host: Host) -> Door:
+        return Door(host.networks, SETTING, _PLAIN if self._parts.scheme == "http" else None)
+
+    def _opened(self) -> Client:
+        """Return a new client on the loop of this process; raises UsageError without the extra."""
+        try:
+            from standardwebhooks import Webhook as Signer
+
+            from sinks.webhook_client import Client, Limits
+        except ModuleNotFoundError as missing:
+            raise UsageError("sink kind webhook", f"needs {missing.name}", _WAY_OUT) from None
+        secrets = [self._options.secret, *(one.secret for one in self._options.previous)]
+        self._signers = {one.get_secret_value(): Signer(one.get_secret_value()) for one in secrets}
+        limits = Limits(self._options.total_s, self._options.connect_s)
+        return shared_loop().make(lambda: Client(self._address, place(self._parts), self._door, limits))
+
+
+def _refused(reason: object) -> UsageError:
+    return UsageError("options.url", str(reason), f"{SETTING}=10.0.0.0/8 where the operator means it")

@@ -1,0 +1,218 @@
+"""One receiver's client: many exchanges in flight over kept connections, each bounded in time and size.
+
+No redirect is followed, no proxy of the environment used, no cookie kept, nothing unpacked and nothing sent again:
+aiohttp repeats no POST. aiohttp is of the extra `webhook`; whoever imports this module needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import re
+import socket
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import aiohttp
+import yarl
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+
+from runtime_core.egress import NotReached
+from runtime_core.egress_http import GuardedResolver, guarded_connector
+from sinks.protocol import Delivered, Rejected, Retry
+from sinks.raised import raised
+from sinks.retry_after import retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runtime_core.egress import Door
+    from sinks.protocol import Outcome
+    from sinks.webhook_message import Message
+
+HEAD_LIMIT = 65_536
+"""Bytes of an answer's status line and headers."""
+HEADERS_LIMIT = 1_000
+BODY_LIMIT = 16_384
+"""Bytes of an answer's body that are read, so that its connection can be used again."""
+KEEP_S = 4.0
+"""Many servers close an idle connection after 5 s; a request on its way then would be lost."""
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([2-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
+_LONGEST_STATUS_LINE = 1_024
+_RETRIED = frozenset({408, 425, 429})
+_GONE = 410
+_HEADERS = {"User-Agent": "sense-worker", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+class Limits(NamedTuple):
+    """Seconds of one attempt."""
+
+    total_s: float
+    connect_s: float
+
+
+class _StatusOnly(Exception):
+    """The status arrived whole; what follows it cannot be read or is over the limit."""
+
+    def __init__(self, status: int) -> None:
+        self.status = status
+        super().__init__(status)
+
+
+class _Answer(NamedTuple):
+    status: int
+    after: Sequence[str] = ()
+    control: str = ""
+
+
+class Client:
+    """Lives on one event loop: made, used and closed there."""
+
+    def __init__(self, address: str, host: str, door: Door, limits: Limits) -> None:
+        self._url = yarl.URL(address, encoded=True)
+        self._host = host
+        self._limits = limits
+        self._resolver = GuardedResolver(door)
+        connector = guarded_connector(door, limit=0, keepalive_timeout=KEEP_S)
+        connector._factory = functools.partial(_reader, asyncio.get_running_loop())  # noqa: SLF001 - see _Handler
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            headers=_HEADERS,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect_s, ceil_threshold=3600),
+            max_headers=HEADERS_LIMIT,
+        )
+
+    async def send(self, messages: Sequence[Message]) -> list[Outcome]:
+        """Send all at once; returns an outcome for each, at the latest when the total time of an attempt is over."""
+        return await asyncio.gather(*(self._outcome(message) for message in messages))
+
+    async def look_up(self) -> None:
+        """Look the receiver's name up and no more; raises NotReached, and OSError where it has no address."""
+        await self._resolver.resolve(str(self._url.raw_host), self._url.port or 0, socket.AF_UNSPEC)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    async def _outcome(self, message: Message) -> Outcome:
+        try:
+            async with asyncio.timeout(self._limits.total_s):
+                answer = await self._exchange(message)
+        except _StatusOnly as known:
+            return self._judged(_Answer(known.status))
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here concerns this delivery only
+            return Retry(self._why(error))
+        return self._judged(answer)
+
+    async def _exchange(self, message: Message) -> _Answer:
+        async with self._session.post(
+            self._url, data=message.body, headers=message.headers, allow_redirects=False
+        ) as response:
+            after = response.headers.getall("Retry-After", ())
+            control = response.headers.get("webhook-delivery", "")
+            answer = _Answer(response.status, after, control.strip().lower())
+            with contextlib.suppress(aiohttp.ClientError):  # the status is what counts, and it arrived whole (C49)
+                await _read_off(response)
+            return answer
+
+    def _judged(self, answer: _Answer) -> Outcome:
+        """Return what a status means (C42), and what the receiver asks for besides."""
+        status = answer.status
+        said = f"{self._host} answered {status}"
+        if 200 <= status < 300:  # noqa: PLR2004 - the class of success
+            return Delivered(str(status))
+        if answer.control == "disable":
+            return Rejected(f"{said} and asked for no more (webhook-delivery: disable)", stop=True)
+        if status == _GONE:
+            return Rejected(f"{said}: it is gone", stop=True)
+        if answer.control == "abort-message":
+            return Rejected(f"{said} and asked not to be sent this again (webhook-delivery: abort-message)")
+        if status in _RETRIED or status >= 500:  # noqa: PLR2004 - the class of faults of the server
+            return Retry(said, retry_after(answer.after, time.time()))
+        if status < 400:  # noqa: PLR2004 - the class of redirects
+            return Retry(f"{said}, which is not followed")
+        return Rejected(said)
+
+    def _why(self, error: Exception) -> str:
+        """Say what went wrong, without a word of the address but its host, nor of the answer (C53)."""
+        match error:
+            case NotReached():
+                why = f"not reached: {error}"
+            case aiohttp.ClientConnectorDNSError():
+                why = "not reached: its name has no address"
+            case aiohttp.ClientSSLError():
+                why = "not reached: its certificate is not accepted"
+            case aiohttp.ClientConnectorError():
+                number = error.os_error.errno
+                why = f"not reached: {os.strerror(number) if number else 'no connection'}"
+            case aiohttp.ConnectionTimeoutError():
+                why = f"not reached within {self._limits.connect_s:g} s"
+            case TimeoutError():
+                why = f"gave no whole answer within {self._limits.total_s:g} s"
+            case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
+                why = "closed the connection without an answer"
+            case aiohttp.ClientResponseError():
+                why = "answered what is no HTTP"
+            case _:
+                return raised(error)
+        return f"{self._host} {why}"
+
+
+def _reader(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return _Handler(loop)
+
+
+async def _read_off(response: aiohttp.ClientResponse) -> None:
+    """Read the body up to the limit; beyond it the connection is closed when the response is left."""
+    size = 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > BODY_LIMIT:
+            return
+
+
+class _Handler(ResponseHandler):
+    """aiohttp's reader of one connection, with a bound to the head of an answer as a whole.
+
+    aiohttp bounds the length of a header and their number; where either is over, or a header is malformed, the status
+    is lost though it arrived. A receiver that has taken a delivery would be sent it again (C49).
+    """
+
+    _begun = b""
+    """How the answer begins, as far as a status line may reach."""
+    _size = 0
+    _in_head = False
+
+    def set_response_params(self, **params: Any) -> None:
+        """Begin an answer."""
+        self._begun, self._size, self._in_head = b"", 0, True
+        super().set_response_params(**params)
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        """Pass a head on that is complete; after an interim one (1xx) another follows."""
+        self._begun, self._in_head = b"", data[0].code < 200  # noqa: PLR2004 - the first final status
+        super().feed_data(data, size)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived; ends the connection where the head is over the limit."""
+        if self._in_head:
+            self._begun += data[: _LONGEST_STATUS_LINE - len(self._begun)]
+            self._size += len(data)
+        super().data_received(data)
+        if self._in_head and self._size > HEAD_LIMIT and self.transport is not None:
+            self.set_exception(HttpProcessingError())
+            self.transport.abort()
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        """Tell the status instead where it is known."""
+        found = _STATUS_LINE.match(self._begun) if isinstance(exc, HttpProcessingError) else None
+        if found is None:
+            super().set_exception(exc, *cause)
+        else:
+            super().set_exception(_StatusOnly(int(found[1])))
