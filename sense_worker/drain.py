@@ -28,13 +28,13 @@ from runtime_core.errors import (
 )
 from sense_worker.attempts import judged, not_served, sink_view, standing_route
 from sense_worker.logs import log
+from sense_worker.sink_call import call_sink
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
 from sense_worker.storage.states import State
 from sinks.declared import CONCURRENCY_LIMIT
 from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
-from sinks.registry import origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -218,7 +218,7 @@ class Drain:
 
         def call(_admitted: Sequence[Attempt]) -> list[str | None]:
             with self._watched(batch[0].claimed.lane, ends):
-                outcomes.extend(_call_sink(opened, batch))
+                outcomes.extend(call_sink(opened.sink, [sink_view(one) for one in batch]))
             return [None if isinstance(outcome, Delivered) else outcome.reason for outcome in outcomes]
 
         attempts = pipeline.deliver([one.attempt for one in batch], call)
@@ -361,27 +361,6 @@ class Drain:
             settlements = [Settlement(one, State.HELD, held, "sink", due_at=NEVER, give_back=True) for one in claims]
             ports.ledger.settle(connection, settlements, now, self._by)
             return []
-
-
-def _call_sink(opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Outcome]:
-    """Call the sink; whatever it raises or misanswers is a Retry of the batch with a bounded reason."""
-    try:
-        outcomes = list(opened.sink.deliver([sink_view(one) for one in batch]))
-    except BaseException as error:  # noqa: BLE001 - a plugin may raise anything, SystemExit too; it is tried again
-        # Its text may hold an address or a secret (C53): the kind and the place say enough to find it.
-        return [Retry(f"sink raised {type(error).__name__}, {origin(error)}")] * len(batch)
-    if len(outcomes) != len(batch):
-        return [Retry(f"sink answered {len(outcomes)} outcomes for {len(batch)} deliveries")] * len(batch)
-    return [_sound(outcome) for outcome in outcomes]
-
-
-def _sound(outcome: object) -> Outcome:
-    match outcome:
-        case Delivered(str() | None) | Retry(str(), int() | float() | None) | Rejected(str(), bool()):
-            return outcome
-        case Delivered() | Retry() | Rejected():
-            return Retry(f"sink answered {type(outcome).__name__} with a value of another type")
-    return Retry(f"sink answered {type(outcome).__name__}")
 
 
 def _ended(one: Judged, now: int) -> bool:
