@@ -91,3 +91,5 @@ class Route(NamedTuple):
     sink: str
     project: str | None
     expires_at: Micros | None
+    filter: str | None = None
+    """A condition in CEL on the event; None: every event passes."""

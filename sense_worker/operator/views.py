@@ -106,6 +106,8 @@ class RouteView:
     created_by: str
     created_at: int
     expires_at: int | None
+    filter: str | None = None
+    """CEL; None: every event of its ref passes."""
 
 
 @dataclass(frozen=True, slots=True)

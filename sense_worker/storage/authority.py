@@ -199,12 +199,12 @@ class SqlAuthoritySource:
 
     def routes(self, tenant: str, pack_id: str, ref: str) -> list[Route]:
         t = ROUTE.c
-        columns = sa.select(t.id, t.owner, t.ref, t.sink, t.project, t.expires_at)
+        columns = sa.select(t.id, t.owner, t.ref, t.sink, t.project, t.expires_at, t["filter"])
         standing = columns.where(
             t.tenant == tenant, t.pack_id == pack_id, t.ref.in_((ref, ANY_REF)), t.removed_at.is_(None)
         )
         return [
-            Route(row.id, tenant, row.owner, pack_id, row.ref, row.sink, row.project, row.expires_at)
+            Route(row.id, tenant, row.owner, pack_id, row.ref, row.sink, row.project, row.expires_at, row.filter)
             for row in self._all(standing.order_by(t.id))
         ]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from sense_worker.settings import Settings
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest step of this release."""
 VERSION_TABLE = "sense_schema"
 """Alembic's own row, under a name of ours: the database may be shared with a host that uses Alembic too."""

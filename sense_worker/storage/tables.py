@@ -168,7 +168,10 @@ class SinkRow(SQLModel, table=True):
 
 
 class RouteRow(SQLModel, table=True):
-    """A principal's wish to have a ref of a pack in a sink; stands until removed or expired."""
+    """A principal's wish to have a ref of a pack in a sink; stands until removed or expired.
+
+    `filter` is CEL; it never changes while the route stands.
+    """
 
     __tablename__ = "sense_route"
     __table_args__ = (Index("sense_route_match", "tenant", "pack_id", "ref"),)
@@ -185,12 +188,14 @@ class RouteRow(SQLModel, table=True):
     created_at: int = Field(sa_column=moment())
     expires_at: int | None = Field(default=None, sa_column=moment(nullable=True))
     removed_at: int | None = Field(default=None, sa_column=moment(nullable=True))
+    filter: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
 
 
 class EventRow(SQLModel, table=True):
     """An accepted event. `id` is unique by (tenant, publisher, pack, message id); `body` is kept byte for byte.
 
-    `receipt` says why there is no Delivery where there is none: JSON of text to count (`{"no route": 1}`).
+    `receipt` says why there is no Delivery where there is none: JSON of text to count (`{"no route": 1}`); where owners
+    may know the text, to an object of owner to count (`{"filter error: no such key: n": {"ana": 1}}`).
     `unfinished_land` is null when every candidate route has its row. While a fan-out of several transactions is under
     way it is the land that chooses the rest: the one under which the event was accepted (DESIGN §6.3).
     """
