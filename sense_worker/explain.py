@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from runtime_core.errors import SENSE_REFUSALS, NotFound
 from runtime_core.event import delivery_id
 from runtime_core.pipeline import SENSE_STEPS
-from sense_worker.intake.door import NO_ROUTE
+from sense_worker.intake.candidates import NO_ROUTE
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.states import State
@@ -119,22 +119,30 @@ def explain(database: Database, tenant: str, asked: str, owner: str | None = Non
             if owner is not None:
                 raise _unknown(asked)
             return _refused(rows, tenant, asked)
-        told = _accepted(rows, tenant, asked, key, route or None)
+        told = _accepted(rows, tenant, asked, key, route or None, owner)
     return told if owner is None else _own(told, owner)
 
 
 def _own(told: Explanation, owner: str) -> Explanation:
-    """Leave out what belongs to others: their routes, and the count of those who got no Delivery."""
+    """Leave out what belongs to others: their routes, and what conflicted with an event of theirs."""
     routes = tuple(route for route in told.routes if route.owner == owner)
-    if told.publisher != owner and not routes:
-        raise _unknown(told.id)
     published = told.publisher == owner
-    return replace(
-        told,
-        routes=routes,
-        refusals=told.refusals if published else (),
-        without={text: count for text, count in told.without.items() if text == NO_ROUTE},
-    )
+    if not published and not routes and not told.without.keys() - {NO_ROUTE}:
+        raise _unknown(told.id)
+    return replace(told, routes=routes, refusals=told.refusals if published else ())
+
+
+def _without(receipt: str | None, owner: str | None) -> dict[str, int]:
+    """Return the counts of a receipt: all of them, or with `owner` those that it may know."""
+    told: dict[str, int] = {}
+    for text, counts in json.loads(receipt or "{}").items():
+        if isinstance(counts, int):
+            known = counts if owner is None or text == NO_ROUTE else 0
+        else:
+            known = sum(counts.values()) if owner is None else counts.get(owner, 0)
+        if known:
+            told[text] = known
+    return told
 
 
 def _event_key(text: str) -> bytes | None:
@@ -145,7 +153,7 @@ def _event_key(text: str) -> bytes | None:
     return key if len(key) == 16 else None  # noqa: PLR2004 - event ids have 16 bytes
 
 
-def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None) -> Explanation:
+def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None, owner: str | None) -> Explanation:
     found = rows.query(
         "SELECT pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt, "
         "unfinished_land FROM sense_event WHERE id = ? AND tenant = ?",
@@ -165,7 +173,7 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
         raise _unknown(asked)
     return Explanation(
         *(asked, tenant, pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats),
-        without=json.loads(receipt) if receipt else {},
+        without=_without(receipt, owner),
         complete=rest is None,
         routes=tuple(_route_receipt(key, row, attempts.get(row[0], ())) for row in deliveries),
         refusals=_refusals(rows, "event_id = ? AND tenant = ?", (key, tenant)),

@@ -7,26 +7,27 @@ activation's row, never from the message (§9.1.2, §9.2.1).
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.errors import INTAKE_WORDS, DoorError
 from runtime_core.event import TriggerEvent, event_id, parse_body
-from runtime_core.pipeline import Facts, candidate_refusal
+from runtime_core.pipeline import Facts
 from runtime_core.signing import freshness, parse_signed_at, verify
+from sense_worker.filters import Filtering
+from sense_worker.intake.candidates import Announced, candidates
 from sense_worker.wire import Entry, check_entry, parse_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections import Counter
 
     from runtime_core.authority import Authority
     from runtime_core.identity import Activation, Micros, Route, Session
     from runtime_core.pack import PackRevision
+    from sense_worker.intake.candidates import Reason
     from sense_worker.intake.stream import StreamEntry
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-NO_ROUTE = "no route"
 UNSIGNED = frozenset({"no_body", "too_large", "unknown_credential", "bad_signature"})
 """Refusals of an entry whose sender is not known: nothing in it may name an event."""
 TRACEPARENT_LIMIT = 128
@@ -65,8 +66,8 @@ class Admitted(NamedTuple):
     signed_at: Micros
     arrival: Micros
     routes: tuple[Route, ...]
-    without: Counter[str]
-    """Matching routes that get no Delivery, by text; `no route` where none matched (DESIGN §6.2)."""
+    without: Counter[Reason]
+    """Matching routes that get no Delivery, by reason; `no route` where none matched (DESIGN §6.2)."""
     land: str
 
     @property
@@ -110,7 +111,8 @@ def admit(entry: StreamEntry, authority: Authority, arrival: Micros, tolerance_s
         event = event._replace(occurred_at=_written(signed_at))
     key = event_id(entry.tenant, session.principal, activation.pack_id, wire.message_id)
     facts = Facts(key, entry.tenant, activation.pack_id, event.ref, activation.id, session.principal)
-    routes, without = candidates(authority, activation, facts, trigger.land, arrival)
+    seen = Filtering(lambda: event, len(wire.b))
+    routes, without = candidates(Announced(authority, activation, facts, trigger.land, arrival, seen))
     return Admitted(
         *(entry, authority, activation, revision, facts, event, wire),
         *(hashlib.sha256(wire.b).digest(), signed_at, arrival, routes, without, trigger.land),
@@ -123,36 +125,6 @@ def _claimed_event(wire: Entry | None, authority: Authority, activation: Activat
     if wire is None or activation is None or session is None or not wire.message_id:
         return None
     return event_id(authority.tenant, session.principal, activation.pack_id, wire.message_id)
-
-
-def candidates(
-    authority: Authority, activation: Activation, facts: Facts, land: str, now: Micros
-) -> tuple[tuple[Route, ...], Counter[str]]:
-    """Split the matching routes into those that get a Delivery and a count by text of those that do not."""
-    chosen = []
-    without: Counter[str] = Counter()
-    for route, text in matching(authority, activation, facts, land, now):
-        if text is None:
-            chosen.append(route)
-        else:
-            without[text] += 1
-    if not chosen and not without:
-        without[NO_ROUTE] = 1
-    return tuple(chosen), without
-
-
-def matching(
-    authority: Authority, activation: Activation, facts: Facts, land: str, now: Micros
-) -> Iterator[tuple[Route, str | None]]:
-    """Yield each matching route with why it gets no Delivery, None for a candidate (DESIGN §6.2).
-
-    A route matches by pack and ref while it has not expired; one with a project matches only that project's events.
-    """
-    for route in authority.routes(facts.pack_id, facts.ref).values():
-        if route.expires_at is not None and now >= route.expires_at:
-            continue
-        if route.project is None or route.project == activation.project_id:
-            yield route, candidate_refusal(authority, activation, land, facts.publisher, route.owner)
 
 
 def _authenticate(wire: Entry, activation: Activation, arrival: Micros, tolerance_s: float) -> Micros | None:

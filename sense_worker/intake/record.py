@@ -13,19 +13,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core import pipeline
 from runtime_core.audit import AuditRecord
+from runtime_core.event import parse_body
 from runtime_core.pipeline import Facts
+from sense_worker.filters import Filtering
 from sense_worker.intake.births import Births
+from sense_worker.intake.candidates import NO_ROUTE, Announced, Reason, candidates
 from sense_worker.intake.dead import dead_record
-from sense_worker.intake.door import NO_ROUTE, Admitted, Turned, admit, candidates
+from sense_worker.intake.door import Admitted, Turned, admit
 from sense_worker.storage.ledger import Known
 from sense_worker.storage.records import AcceptedEvent, EventRecord
 
 if TYPE_CHECKING:
-    from collections import Counter
     from collections.abc import Iterable, Iterator, Sequence
 
     import sqlalchemy as sa
@@ -42,6 +45,8 @@ ROWS_A_TRANSACTION = 5_000
 ROUTES_A_TRANSACTION = ROWS_A_TRANSACTION // 2
 """A delivery and an inbox item per route."""
 CRASHED = "crashed"
+TEXTS_A_LINE = 20
+"""Reasons of one audit line."""
 LEFT_A_TURN = 10
 """Events whose fan-out one turn of the sweep finishes."""
 
@@ -170,7 +175,7 @@ class Recorder:
             more = len(rest) > ROUTES_A_TRANSACTION
             if not more:
                 if done:
-                    del without[NO_ROUTE]
+                    del without[Reason(NO_ROUTE)]
                 ports.ledger.finish(connection, key, _receipt(without))
             self._audit(births, (), ())
         return Recorded(list(births.local.values()), births.ring, {}, [(tenant, key)] if more else [])
@@ -261,11 +266,12 @@ def _cut(verdicts: Sequence[Admitted | Turned]) -> Iterable[list[Admitted | Turn
 
 def _candidates(
     authority: Authority, event: AcceptedEvent, land: str, now: Micros
-) -> tuple[tuple[Route, ...], Counter[str]]:
+) -> tuple[tuple[Route, ...], Counter[Reason]]:
     activation = authority.activation(event.activation_id)
     if activation is None:
         raise AssertionError(f"activation {event.activation_id} is gone: a revoked one keeps its row")
-    return candidates(authority, activation, Facts(*event[:6]), land, now)
+    seen = Filtering(lambda: parse_body(event.body)._replace(occurred_at=event.occurred_at), len(event.body))
+    return candidates(Announced(authority, activation, Facts(*event[:6]), land, now, seen))
 
 
 def _unfinished(one: Admitted) -> bool:
@@ -277,8 +283,25 @@ def _known(one: Admitted) -> Known:
     return Known(one.facts.event_id, one.body_digest, one.entry.id, _unfinished(one))
 
 
-def _receipt(without: Counter[str]) -> str | None:
-    return json.dumps(without) if without else None
+def _receipt(without: Counter[Reason]) -> str | None:
+    """Return JSON of text to count, or of text to owner to count where the owner may know."""
+    told: dict[str, Any] = {}
+    for reason, count in without.items():
+        if reason.owner is None:
+            told[reason.text] = count
+        else:
+            told.setdefault(reason.text, {})[reason.owner] = count
+    return json.dumps(told) if told else None
+
+
+def _summed(without: Counter[Reason]) -> str:
+    """Return the texts with their counts on one line, those of most routes first."""
+    counts: Counter[str] = Counter()
+    for reason, count in without.items():
+        counts[reason.text] += count
+    told = [f"{text} ({count})" for text, count in counts.most_common(TEXTS_A_LINE)]
+    left = len(counts) - len(told)
+    return "; ".join(told + ([f"and {left} other reasons"] if left else []))
 
 
 def _event_record(one: Admitted) -> EventRecord:
@@ -311,7 +334,7 @@ def _accept_record(one: Admitted) -> AuditRecord:
         key=one.facts.ref,
         operation="read",
         subject=one.facts.event_id.hex(),
-        reason="; ".join(f"{text} ({count})" for text, count in one.without.items()),
+        reason=_summed(one.without),
     )
 
 

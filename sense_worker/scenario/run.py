@@ -12,7 +12,9 @@ from runtime_core.errors import MISSING_PACK_INSTALL, MISSING_SENSE_ENABLE, Usag
 from runtime_core.grants import Capability
 from runtime_core.install import install_refusal, session_refusal
 from runtime_core.signing import SECOND
-from sense_worker.intake.door import Admitted, Turned, admit, matching
+from sense_worker.filters import Filtering
+from sense_worker.intake.candidates import Announced, matching
+from sense_worker.intake.door import Admitted, Turned, admit
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.scenario.commands import Commands
 from sense_worker.scenario.model import AgainCase, AvailableCase, ExecCase, InstallCase, SenseCase, StepCase
@@ -234,9 +236,10 @@ def _accept(admitted: Admitted) -> _Accepted:
     outcomes: dict[str, str] = {}
     decided: dict[str, Decided] = {}
     of = (admitted.authority, admitted.activation, admitted.facts, admitted.land, admitted.arrival)
-    for route, text in matching(*of):
-        outcomes[route.id] = "pending" if text is None else text
-        decided[route.id] = Decided("intake" if text is None else "candidates")
+    seen = Filtering(lambda: admitted.event, len(admitted.wire.b))
+    for route, reason in matching(Announced(*of, seen)):
+        outcomes[route.id] = "pending" if reason is None else reason.text
+        decided[route.id] = Decided("intake" if reason is None else "candidates")
     return _Accepted(admitted, outcomes, decided, admitted.routes)
 
 
