@@ -65,6 +65,11 @@ def data_json(body: bytes) -> str:
     return _encode(_data(body))
 
 
+def readable_data(body: bytes) -> str:
+    """Return `data` of a body as compact JSON for people, letters as they are. Raises ValueError like `json_line`."""
+    return json.dumps(_data(body), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
 def rfc3339(micros: int) -> str:
     """Return a moment as RFC 3339 in UTC with six decimals, so that texts sort like moments."""
     seconds, rest = divmod(micros, 1_000_000)
