@@ -8,7 +8,7 @@ deliveries and answers one outcome for each, in order. A raised exception is a R
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
@@ -196,10 +196,24 @@ class HostedSink(Protocol):
 
 
 class RowWriter(Protocol):
-    """Inserts rows in the ledger's own transaction."""
+    """Writes rows in the ledger's own transaction; raises what the database raises."""
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Insert rows; one whose primary key exists is left as it is."""
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
+        """Insert rows; one whose primary key exists is left as it is. Returns how many were inserted."""
+        ...
+
+    def add(
+        self, table: str, key: Sequence[str], amounts: Sequence[str], rows: Sequence[Sequence[object]]
+    ) -> Mapping[tuple[str, ...], tuple[int, ...]]:
+        """Add integers to counting rows, making those that are missing; returns the new amounts by key.
+
+        A row is its key (texts, which make the primary key) and then its amounts; no key comes twice. Each stays locked
+        until the transaction ends: rows in key order, in one call a transaction, cannot deadlock.
+        """
+        ...
+
+    def query(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Run one query, with `?` as the mark on every database."""
         ...
 
 
@@ -208,5 +222,9 @@ class TransactionalSink(Protocol):
     """A sink whose tables live in the ledger's database: written in the transaction that settles (exactly once)."""
 
     def write(self, batch: Sequence[Delivery], rows: RowWriter) -> None:
-        """Write every delivery of the batch; raises what the database raises, and then nothing of it is kept."""
+        """Write every delivery of the batch; raises what the database raises, and then nothing of it is kept.
+
+        Called once a transaction for all sinks of the kind, on any one of them: they share their tables, and rows that
+        are locked in several calls could deadlock.
+        """
         ...

@@ -37,7 +37,8 @@ class Births:
         self._now = now
         self._lease = secrets.token_hex(8)
         self._deliveries: list[DeliveryRecord] = []
-        self._transactional: dict[str, tuple[TransactionalSink, list[Delivery]]] = {}
+        self._transactional: dict[type, tuple[TransactionalSink, list[Delivery]]] = {}
+        """By class: sinks of one kind share their tables, and are written in one call (see TransactionalSink)."""
         self.local: dict[str, tuple[OpenSink, list[Judged]]] = {}
         """By lane: what this process is to hand over after the commit."""
         self.ring: set[str] = set()
@@ -77,7 +78,7 @@ class Births:
         elif opened.traits.transactional:
             state = State.DELIVERED
             sink = cast("TransactionalSink", opened.sink)
-            self._transactional.setdefault(lane, (sink, []))[1].append(sink_view(one))
+            self._transactional.setdefault(type(sink), (sink, []))[1].append(sink_view(one))
         else:
             state = State.DELIVERING
             due += int((opened.traits.deadline_s + self._ports.lease_slack_s) * 1e6)

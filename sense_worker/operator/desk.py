@@ -152,6 +152,13 @@ class Desk:
             now = self._database.now(connection)
             yield connection, authenticate(connection, self._vault, self._session_file.renewed(), now)
 
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[sa.Connection, Acting]]:
+        """Write what is one's own and no authority hangs on: no line of the audit, no version moves."""
+        with self._database.write() as connection:
+            now = self._database.now(connection)
+            yield connection, authenticate(connection, self._vault, self._session_file.renewed(), now)
+
     def _wake(self, lanes: Iterable[str]) -> None:
         """Ring lanes after a commit. A bell that cannot be rung is made up for by the sweep."""
         if self._ring is not None:
@@ -189,8 +196,13 @@ def know_principal(connection: sa.Connection, tenant: str, name: str) -> None:
 
 def need_project(change: Change, name: str) -> None:
     """Raise NotFound where the tenant has no such project; one of another tenant is told the same way (C18)."""
+    know_project(change.connection, change.acting.tenant, name)
+
+
+def know_project(connection: sa.Connection, tenant: str, name: str) -> None:
+    """Raise NotFound where the tenant has no such project; for what only reads."""
     p = PROJECT.c
-    if change.one(sa.select(p.id).where(p.tenant == change.acting.tenant, p.id == name)) is None:
+    if connection.execute(sa.select(p.id).where(p.tenant == tenant, p.id == name)).first() is None:
         raise NotFound("project", f"there is no {name!r}", "see `sense-worker project list`")
 
 

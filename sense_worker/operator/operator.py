@@ -8,6 +8,7 @@ from sense_worker.held_file import Held
 from sense_worker.operator.acting import SessionFile, held_session
 from sense_worker.operator.connections import Connections
 from sense_worker.operator.grants import Grants
+from sense_worker.operator.inbox import Inboxes
 from sense_worker.operator.initialize import DEFAULT_TENANT, OPERATOR, initialize
 from sense_worker.operator.packs import Packs
 from sense_worker.operator.principals import Principals
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from sense_worker.settings import Settings
 
 
-class Operator(Principals, Grants, Packs, Connections, Sinks, Routes, Rotation, Reading):
+class Operator(Principals, Grants, Packs, Connections, Sinks, Routes, Rotation, Reading, Inboxes):
     """Acts as the session of a file. Use it as a context manager, or `close` it."""
 
     @classmethod

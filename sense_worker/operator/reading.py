@@ -1,4 +1,4 @@
-"""What became of which event: deliveries, inbox, dead entries, counts (DESIGN §1.2)."""
+"""What became of which event: deliveries, dead entries, counts (DESIGN §1.2)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError, printable
+from runtime_core.errors import NotFound, UsageError, printable
 from runtime_core.event import delivery_id
 from sense_worker.explain import explain
-from sense_worker.operator.desk import Desk, know_principal
-from sense_worker.operator.views import DeadView, DeliveryView, InboxView, LaneView, Status
+from sense_worker.operator.desk import Desk
+from sense_worker.operator.views import DeadView, DeliveryView, LaneView, Status
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, ROUTE, SESSION
 from sense_worker.storage.states import SETTLED, State
 from sense_worker.waiting import stream_counts
-from sinks.inbox import read_items
 
 if TYPE_CHECKING:
     from sense_worker.explain import Explanation
     from sense_worker.operator.acting import Acting
-    from sinks.inbox import InboxItem
 
 LIMIT = 10_000
 """Rows of one answer at most."""
@@ -70,20 +68,6 @@ class Reading(Desk):
         if not found:
             raise NotFound("delivery", f"there is no {about!r}", "see `sense-worker deliveries list`")
         return found[0]
-
-    def list_inbox(self, *, principal: str | None = None, limit: int = 50) -> list[InboxView]:
-        """Return one's own inbox items, an operator's choice of whose (None: all), the newest first.
-
-        Raises Denied, and NotFound for a principal that is not there.
-        """
-        with self._reading() as (connection, acting):
-            if not acting.operator and principal not in (None, acting.principal):
-                raise Denied(REQUIRES_OPERATOR.text())
-            whose = principal if acting.operator else acting.principal
-            items = read_items(connection, acting.tenant, whose, _rows(limit))
-            if not items and whose is not None:
-                know_principal(connection, acting.tenant, whose)
-            return [_item(one) for one in items]
 
     def list_dead(self, *, limit: int = 50) -> list[DeadView]:
         """Return refused entries, the newest first: the tenant's to an operator, else those of one's activations."""
@@ -188,21 +172,6 @@ def _delivery(row: Any) -> DeliveryView:
         created_at=row.created_at,
         due_at=None if settled or row.due_at == NEVER else row.due_at,
         settled_at=row.settled_at,
-    )
-
-
-def _item(one: InboxItem) -> InboxView:
-    return InboxView(
-        event_id=bytes(one.event_id).hex(),
-        route_id=one.route_id,
-        principal=one.principal,
-        project=one.project,
-        pack_id=one.pack_id,
-        ref=one.ref,
-        subject=one.subject,
-        occurred_at=one.occurred_at,
-        accepted_at=one.accepted_at,
-        body=bytes(one.body).decode(),
     )
 
 

@@ -13,9 +13,9 @@ down_revision = "0002"
 
 _STATES = ("unseen", "seen", "read", "archived", "snoozed")
 _INDEXES = {
-    "inbox_item_open": (("tenant", "principal", "number"), "state IN ('unseen', 'seen', 'read')"),
-    "inbox_item_away": (("tenant", "principal", "state", "number"), "state IN ('archived', 'snoozed')"),
-    "inbox_item_snoozed": (("snoozed_until",), "state = 'snoozed'"),
+    "inbox_item_open": (("tenant", "principal", "number"), "state <> 'archived' AND state <> 'snoozed'"),
+    "inbox_item_away": (("tenant", "principal", "state", "number"), "(state = 'archived' OR state = 'snoozed')"),
+    "inbox_item_snoozed": (("snooze_ends_at",), "state = 'snoozed'"),
     "inbox_item_unnumbered": (("tenant", "principal"), "number IS NULL"),
 }
 _NUMBER = """
@@ -27,14 +27,15 @@ _NUMBER = """
     ) AS ranked
     WHERE inbox_item.event_id = ranked.event_id AND inbox_item.route_id = ranked.route_id
 """
-_HEADS = """
-    INSERT INTO inbox_counter (tenant, principal, project, land, number)
-    SELECT tenant, principal, '', '', max(number) FROM inbox_item GROUP BY tenant, principal
+_COUNT = """
+    INSERT INTO inbox_counter (tenant, principal, project, unseen)
+    SELECT tenant, principal, CASE WHEN land = 'brain' THEN coalesce(project, '') ELSE '' END AS shared, count(*)
+    FROM inbox_item GROUP BY tenant, principal, shared
 """
-_COUNTS = """
-    INSERT INTO inbox_counter (tenant, principal, project, land, unseen)
-    SELECT tenant, principal, coalesce(project, ''), land, count(*) FROM inbox_item
-    GROUP BY tenant, principal, coalesce(project, ''), land
+_LAST = """
+    INSERT INTO inbox_counter (tenant, principal, project, number)
+    SELECT tenant, principal, '', max(number) FROM inbox_item GROUP BY tenant, principal
+    ON CONFLICT (tenant, principal, project) DO UPDATE SET number = excluded.number
 """
 
 
@@ -42,16 +43,16 @@ def upgrade() -> None:
     """Add states, numbers and counters; what is there is unseen and numbered by arrival."""
     op.add_column("inbox_item", sa.Column("number", sa.BigInteger()))
     op.add_column("inbox_item", sa.Column("state", sa.String(), server_default=sa.text("'unseen'"), nullable=False))
-    op.add_column("inbox_item", sa.Column("snoozed_until", sa.BigInteger()))
+    op.add_column("inbox_item", sa.Column("snooze_ends_at", sa.BigInteger()))
     op.create_table(
         "inbox_counter",
-        *(sa.Column(name, sa.String(), primary_key=True) for name in ("tenant", "principal", "project", "land")),
+        *(sa.Column(name, sa.String(), primary_key=True) for name in ("tenant", "principal", "project")),
         *(
             sa.Column(name, sa.BigInteger(), server_default=sa.text("0"), nullable=False)
             for name in ("number", *_STATES)
         ),
     )
-    for statement in (_NUMBER, _HEADS, _COUNTS):
+    for statement in (_NUMBER, _COUNT, _LAST):
         op.execute(statement)
     op.drop_index("inbox_item_recent", "inbox_item")
     for name, (columns, condition) in _INDEXES.items():
