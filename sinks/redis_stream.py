@@ -12,9 +12,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from runtime_core.errors import UsageError
+from sinks.address import Address
 from sinks.line import data_json, rfc3339
 from sinks.protocol import Delivered, Outcome, Rejected, Retry, SinkBase
 from sinks.redis_server import RedisServer
@@ -68,7 +69,7 @@ class RedisStreamOptions(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    url: SecretStr
+    url: Address
     """redis://, rediss:// or unix://, with name and password where the server wants them."""
     stream: str = Field(min_length=1, max_length=_LONGEST_KEY)
     """The key; `{principal}` in it stands for the owner of the route."""
@@ -81,7 +82,7 @@ class RedisStreamOptions(BaseModel):
 
     @field_validator("url")
     @classmethod
-    def _server(cls, url: SecretStr) -> SecretStr:
+    def _server(cls, url: Address) -> Address:
         RedisServer.parse(url.get_secret_value())
         return url
 

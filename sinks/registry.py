@@ -12,6 +12,7 @@ from sinks.declared import Misdeclared, check
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
+from sinks.notify import Notify
 from sinks.optional import KeyedSink, ProbedSink, Renewed
 from sinks.options import MASK, secret_names, shown, validated
 from sinks.plugins import Fault, load_plugins
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from sinks.protocol import Host, Sink
 
-BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory, RedisStream, Webhook)
+BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory, RedisStream, Notify, Webhook)
 """Every kind that ships; a plugin cannot take one of these names."""
 
 

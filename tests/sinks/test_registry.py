@@ -14,6 +14,7 @@ from sinks.registry import BUILT_IN, Registry, Traits
 
 OPTIONS: dict[str, Any] = {
     "jsonl": {"workspace": True},
+    "notify": {"urls": ["json://hooks.example/"]},
     "redis_stream": {"url": "redis://127.0.0.1", "stream": "app:events"},
     "webhook": {"url": "https://hook.test/x", "secret": f"whsec_{'A' * 32}"},
 }
@@ -76,7 +77,7 @@ def refused(registry: Registry, kind: str, options: Any) -> UsageError:
 
 def test_the_built_in_kinds():
     """The kinds that ship are there without any plugin."""
-    assert Registry().kinds() == ("console", "inbox", "jsonl", "memory", "redis_stream", "webhook")
+    assert Registry().kinds() == ("console", "inbox", "jsonl", "memory", "notify", "redis_stream", "webhook")
     assert Registry().get("jsonl") is Jsonl
     assert Registry().get("nothing") is None
     assert Registry().faults == ()
@@ -85,7 +86,7 @@ def test_the_built_in_kinds():
 @pytest.mark.parametrize("plugin", BUILT_IN, ids=lambda plugin: plugin.kind)
 def test_every_built_in_kind_can_be_built(plugin):
     """Every kind that ships builds, opens and closes, and refuses an option it does not know."""
-    registry = Registry()
+    registry = Registry(Host(services=("json",)))
     options = OPTIONS.get(plugin.kind, {})
     sink = registry.build(plugin.kind, "s", options)
     assert type(sink) is plugin
