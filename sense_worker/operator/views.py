@@ -197,23 +197,6 @@ class DeliveryView:
 
 
 @dataclass(frozen=True, slots=True)
-class InboxView:
-    """One item of a principal's inbox."""
-
-    event_id: str
-    route_id: str
-    principal: str
-    project: str | None
-    pack_id: str
-    ref: str
-    subject: str | None
-    occurred_at: str
-    accepted_at: int
-    body: str
-    """The signed JSON, as text."""
-
-
-@dataclass(frozen=True, slots=True)
 class DeadView:
     """A stream entry refused at intake."""
 
