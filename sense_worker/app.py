@@ -17,8 +17,7 @@ from sense_worker.exec.process import exec_drain
 from sense_worker.exec.record import LANES
 from sense_worker.intake.step import IntakeStep
 from sense_worker.logs import configure, log
-from sense_worker.wiring import PoolProcess, delivery_drain
-from sinks.registry import Registry
+from sense_worker.wiring import PoolProcess, delivery_drain, sink_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +98,7 @@ def run_worker(settings: Settings, *, commands: bool = False) -> None:
     command up (DESIGN §8).
     """
     configure(settings)
-    for fault in Registry.load().faults:
+    for fault in sink_kinds(settings, fresh=True).faults:
         log().warning("sink plugin left out", fault=str(fault))
     app = make_app(settings)
     reader, count = (EXEC_READER, settings.exec_intake) if commands else (READER, settings.intake)

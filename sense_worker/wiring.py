@@ -70,6 +70,8 @@ def audit_log(settings: Settings, vault: Vault, on_rotate: Callable[[Head], None
 
 
 CHAIN_FILE = "audit.chain"
+PLUGINS_FILE = "sink-plugins.json"
+"""Keeps which sink plugins this host can import, so that each process need not find out."""
 
 
 def chain_name(settings: Settings) -> str:
@@ -95,10 +97,15 @@ def sink_host(settings: Settings) -> Host:
     return Host(settings.sink_networks, settings.notify_services)
 
 
+def sink_kinds(settings: Settings, *, fresh: bool = False) -> Registry:
+    """Return the kinds of sinks of this host, its plugins among them; `fresh` tries these again (C52)."""
+    return Registry.load(sink_host(settings), settings.home / PLUGINS_FILE, fresh=fresh)
+
+
 def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
     """Return the ports of this process; to be called after the fork."""
     vault = Vault.load(settings)
-    kinds = Registry.load(sink_host(settings)) if registry is None else registry
+    kinds = sink_kinds(settings) if registry is None else registry
     database = Database(settings.database_url, on_lost=end_lost)
     beside = settings.requests_url != settings.database_url
     requests = Database(settings.requests_url, on_lost=end_lost) if beside else database

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core.errors import printable
 from sinks.declared import Misdeclared, check
+from sinks.trial import tried
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from sinks.protocol import Sink
 
@@ -36,17 +38,22 @@ class _Claim(NamedTuple):
     plugin: type[Sink]
 
 
-def load_plugins(built_in: Collection[str]) -> tuple[dict[str, type[Sink]], list[Fault]]:
+def load_plugins(
+    built_in: Collection[str], verdicts: Path | None = None, *, fresh: bool = False
+) -> tuple[dict[str, type[Sink]], list[Fault]]:
     """Return the plugins that load, by kind, and a fault for each that does not; raises nothing of theirs.
 
-    `built_in`: kinds that no plugin may take.
+    `built_in`: kinds that no plugin may take, and whose entry points are not imported. `verdicts` and `fresh`: see
+    `sinks.trial.tried`.
     """
     faults: list[Fault] = []
     claims: dict[str, list[_Claim]] = {}
-    for entry_point in _entry_points(faults):
+    found = _entry_points(faults)
+    deadly = tried([one for one in found if one.name not in built_in], verdicts, fresh=fresh)
+    for entry_point in found:
         package = _package(entry_point.dist)
         try:
-            plugin = _load(entry_point, built_in)
+            plugin = _load(entry_point, built_in, deadly)
         except Misdeclared as error:
             faults.append(Fault(entry_point.name, package, str(error)))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the import runs a stranger's code
@@ -62,7 +69,7 @@ def load_plugins(built_in: Collection[str]) -> tuple[dict[str, type[Sink]], list
     return plugins, faults
 
 
-def _entry_points(faults: list[Fault]) -> Iterable[EntryPoint]:
+def _entry_points(faults: list[Fault]) -> list[EntryPoint]:
     """Return the entry points of the group, by package and name."""
     try:
         found = list(entry_points(group=GROUP))
@@ -76,9 +83,12 @@ def _entry_points(faults: list[Fault]) -> Iterable[EntryPoint]:
     return sorted(found, key=lambda entry: (_package(entry.dist), entry.name, entry.value))
 
 
-def _load(entry_point: EntryPoint, built_in: Collection[str]) -> type[Sink]:
+def _load(entry_point: EntryPoint, built_in: Collection[str], deadly: Mapping[str, str]) -> type[Sink]:
     if entry_point.name in built_in:
         raise Misdeclared(f"kind {entry_point.name!r} is built in and cannot be taken over")
+    reason = deadly.get(f"{entry_point.name} = {entry_point.value}")
+    if reason is not None:
+        raise Misdeclared(reason)
     plugin = check(entry_point.load(), built_in=False)
     if plugin.kind != entry_point.name:
         raise Misdeclared(f"{plugin.__qualname__}.kind is {plugin.kind!r}; its entry point has to have the same name")

@@ -23,6 +23,7 @@ from sinks.webhook import Webhook
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from sinks.protocol import Host, Sink
 
@@ -57,10 +58,14 @@ class Registry:
         self._faults: tuple[Fault, ...] = ()
 
     @classmethod
-    def load(cls, host: Host = NOTHING_ALLOWED) -> Registry:
-        """Return the built-in kinds and every plugin that loads; what does not load is in `faults`, never raised."""
+    def load(cls, host: Host = NOTHING_ALLOWED, verdicts: Path | None = None, *, fresh: bool = False) -> Registry:
+        """Return the built-in kinds and every plugin that loads; what does not load is in `faults`, never raised.
+
+        Plugins are imported in a process of their own first. `verdicts` is the file in which this host keeps what came
+        of it, None: nothing is kept; `fresh` tries again whatever it says.
+        """
         registry = cls(host)
-        plugins, faults = load_plugins(registry._kinds)
+        plugins, faults = load_plugins(registry._kinds, verdicts, fresh=fresh)
         registry._kinds.update(plugins)
         registry._faults = tuple(faults)
         return registry

@@ -15,22 +15,23 @@ from sense_worker.operator.principals import Principals
 from sense_worker.operator.reading import Reading
 from sense_worker.operator.rotation import Rotation
 from sense_worker.operator.routes import Routes
+from sense_worker.operator.sink_trials import SinkTrials
 from sense_worker.operator.sinks import Sinks
 from sense_worker.ring import ring_by
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
 from sense_worker.vault import Vault
-from sense_worker.wiring import audit_log, sink_host
-from sinks.registry import Registry
+from sense_worker.wiring import audit_log, sink_kinds
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sense_worker.operator.views import InitResult, IssuedSession
     from sense_worker.settings import Settings
+    from sinks.registry import Registry
 
 
-class Operator(Principals, Grants, Packs, Connections, Sinks, Routes, Rotation, Reading, Inboxes):
+class Operator(Principals, Grants, Packs, Connections, Sinks, SinkTrials, Routes, Rotation, Reading, Inboxes):
     """Acts as the session of a file. Use it as a context manager, or `close` it."""
 
     @classmethod
@@ -45,7 +46,7 @@ class Operator(Principals, Grants, Packs, Connections, Sinks, Routes, Rotation, 
         database = Database(settings.database_url)
         try:
             check_schema(database)
-            kinds = Registry.load(sink_host(settings)) if registry is None else registry
+            kinds = sink_kinds(settings) if registry is None else registry
         except BaseException:
             database.dispose()
             raise
