@@ -425,7 +425,7 @@ def test_a_sink_whose_kind_is_not_available_is_listed_with_the_reason(mail, monk
         operator.add_sink("ana-pager", "pager")
     broken = Registry()
     broken._faults = (Fault("pager", "zz-pager 1.0", "ImportError: no module named pager"),)
-    monkeypatch.setattr(Registry, "load", lambda: broken)
+    monkeypatch.setattr(Registry, "load", lambda *_, **__: broken)
 
     found = {one["name"]: one["fault"] for one in mail.json("sink", "list")["items"]}
 
