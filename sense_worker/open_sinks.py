@@ -85,7 +85,7 @@ class OpenSinks:
             self._kept.pop(at)
             kept = None  # let go of first: where nobody uses the old one it is closed before the new one opens
         if kept is None:
-            kept = _Kept(authority.version, row, self._open(name, *row), time.monotonic())
+            kept = _Kept(authority.version, row, self.open_row(name, *row), time.monotonic())
         self._kept[at] = kept._replace(version=authority.version)
         return kept.opened
 
@@ -93,7 +93,8 @@ class OpenSinks:
         """Let go of every sink of this process: each is closed now, or when whoever uses it is done."""
         self._kept.clear()
 
-    def _open(self, name: str, kind: str, sealed: bytes) -> OpenSink | str:
+    def open_row(self, name: str, kind: str, sealed: bytes) -> OpenSink | str:
+        """Open a sink as its row says, for whoever asks: it is not kept. Returns why not where it cannot be."""
         try:
             options = json.loads(self._vault.open(sealed))
             traits = self._registry.traits(kind, options)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sense_worker.cli import render
 from sense_worker.cli.acting import operator
-from sense_worker.cli.values import Json, Option, OptionsJson, SinkName, example, options
+from sense_worker.cli.activations import ending
+from sense_worker.cli.failures import FAILED
+from sense_worker.cli.values import Json, Option, OptionsJson, Overlap, SinkName, example, options, overlap
 
 app = typer.Typer(no_args_is_help=True, help="Where trigger events can go.")
 
@@ -16,7 +18,7 @@ app = typer.Typer(no_args_is_help=True, help="Where trigger events can go.")
 @app.command("add", epilog=example("sink add ana-log jsonl --option path=/var/log/ana.jsonl --audience principal:ana"))
 def add_sink(
     name: SinkName,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="inbox, jsonl, console, memory, or a plugin's.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="inbox, webhook, jsonl, console, memory, or a plugin's.")],
     *,
     option: Option = None,
     options_json: OptionsJson = None,
@@ -25,11 +27,11 @@ def add_sink(
     ] = "tenant",
     json: Json = False,
 ) -> None:
-    """Add a sink to the tenant."""
-    given = options(option or (), options_json)
+    """Add a sink to the tenant. One that signs gets a secret where none is given, which is shown this once."""
     with operator() as acting:
+        given = options(option or (), options_json, acting.secret_options(kind))
         row = acting.add_sink(name, kind, options=given, audience=audience)
-    render.print_row(row, f"sink {name}", as_json=json)
+    _print_with_secret(row, f"sink {name}", row.secret, as_json=json)
 
 
 @app.command("list", epilog=example("sink list"))
@@ -40,6 +42,42 @@ def list_sinks(*, json: Json = False) -> None:
     columns = {"SINK": "name", "KIND": "kind", "AUDIENCE": "audience", "PAUSED": "paused_at", "DISABLED": "disabled_at"}
     columns |= {"FAULT": "fault"} if any(row.fault for row in rows) else {}
     render.print_table(rows, columns, as_json=json, empty="no sinks")
+
+
+@app.command("show", epilog=example("sink show ana-hook"))
+def show_sink(name: SinkName, *, json: Json = False) -> None:
+    """Show a sink with its options; secrets are masked, of an address all but the host."""
+    with operator() as acting:
+        row = acting.show_sink(name)
+    render.print_row(row, f"sink {name}", as_json=json)
+
+
+@app.command("set", epilog=example("sink set ana-hook --option payload=full --option in_flight:=16"))
+def set_sink(name: SinkName, *, option: Option = None, options_json: OptionsJson = None, json: Json = False) -> None:
+    """Change options of a sink; NAME:=null takes one back to its default."""
+    with operator() as acting:
+        secrets = acting.secret_options(acting.show_sink(name).kind)
+        row = acting.set_sink(name, options(option or (), options_json, secrets))
+    render.print_row(row, f"set {name}", as_json=json)
+
+
+@app.command("rotate", epilog=example("sink rotate ana-hook --overlap 12h"))
+def rotate_sink(name: SinkName, *, keep: Overlap = None, json: Json = False) -> None:
+    """Give a sink that signs a new secret, shown this once; the one before signs too while the overlap lasts."""
+    seconds = overlap(keep)
+    with operator() as acting:
+        row = acting.rotate_sink(name, overlap_s=seconds)
+    _print_with_secret(row, f"rotated {name}; {ending(row.overlap_ends_at)}", row.secret, as_json=json)
+
+
+@app.command("test", epilog=example("sink test ana-hook"))
+def try_sink(name: SinkName, *, json: Json = False) -> None:
+    """Send one made-up delivery the way all of them go, and say what came of it; exit 1 where it did not arrive."""
+    with operator() as acting:
+        row = acting.test_sink(name)
+    render.print_row(row, f"{name}: {row.outcome}", as_json=json)
+    if row.outcome != "delivered":
+        raise typer.Exit(FAILED)
 
 
 @app.command("pause", epilog=example("sink pause ana-log"))
@@ -64,3 +102,11 @@ def remove_sink(name: SinkName, *, json: Json = False) -> None:
     with operator() as acting:
         row = acting.remove_sink(name)
     render.print_row(row, f"removed {name}", as_json=json)
+
+
+def _print_with_secret(row: Any, headline: str, secret: str | None, *, as_json: bool) -> None:
+    """Print a row, and a secret that nobody can ask for again."""
+    told = {} if secret is None else {"secret": secret}
+    render.print_row({**render.plain(row), **told}, headline, as_json=as_json)
+    if told and not as_json:
+        render.warn("the secret is shown this once: give it to the receiver now")

@@ -15,7 +15,7 @@ from runtime_core.event import BODY_LIMIT
 from sense_worker.regular_file import read_regular
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
@@ -37,7 +37,11 @@ Project = Annotated[str | None, typer.Option("--project", metavar="PROJECT", hel
 SinkName = Annotated[str, typer.Argument(metavar="SINK")]
 Option = Annotated[
     list[str] | None,
-    typer.Option("--option", metavar="NAME=VALUE", help="A text; NAME:=JSON for a number, true, a list. Repeatable."),
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="A text; NAME:=JSON for a number, true, a list; a secret also NAME=@FILE, NAME=- for stdin. Repeatable.",
+    ),
 ]
 OptionsJson = Annotated[
     str | None, typer.Option("--options-json", metavar="JSON", help="All options as one object, @FILE, or - for stdin.")
@@ -82,18 +86,39 @@ def pairs(texts: Iterable[str], place: str, form: str = "NAME=VALUE") -> dict[st
     return found
 
 
-def options(texts: Iterable[str], json_text: str | None) -> dict[str, Any]:
+def options(texts: Iterable[str], json_text: str | None, secrets: Collection[str] = ()) -> dict[str, Any]:
     """Return options from `--option` and `--options-json` together.
 
-    `name=value` is text; `name:=json` is a JSON value (a number, true, a list). Raises UsageError.
+    `name=value` is text; `name:=json` is a JSON value (a number, true, a list). The text of one of `secrets` may stand
+    elsewhere: `name=@FILE`, or `name=-` for standard input. Raises UsageError.
     """
     given = {} if json_text is None else json_object(json_text, "--options-json")
     for name, value in pairs(texts, "--option").items():
         plain = name.removesuffix(":")
         if plain in given:
             raise UsageError("--option", f"{plain!r} is given twice", "give each name once")
-        given[plain] = json_value(value, f"--option {plain}") if name != plain else value
+        if name != plain:
+            given[plain] = json_value(value, f"--option {plain}")
+        else:
+            given[plain] = _secret(value, f"--option {plain}") if plain in secrets else value
     return given
+
+
+def _secret(text: str, place: str) -> str:
+    """Return a secret that stands in a file or on standard input; the line break at its end is not of it."""
+    if text == "-":
+        data = sys.stdin.buffer.read(BODY_LIMIT + 1)
+    elif text.startswith("@"):
+        data = read_file(Path(text[1:]), place)
+    else:
+        return text
+    try:
+        read = data.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError:
+        raise UsageError(place, "is not UTF-8", "write it as UTF-8") from None
+    if not read or len(data) > BODY_LIMIT:
+        raise UsageError(place, "is empty or over 256 KiB", "give the secret alone")
+    return read
 
 
 def json_object(text: str, place: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from runtime_core.audit import AuditRecord
 from runtime_core.errors import CONTROL_PLANE, REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from sense_worker.operator.acting import authenticate, identify
 from sense_worker.server import socket_path
+from sense_worker.settings import OVERLAP_LIMIT_S
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.authority import SqlAuthoritySource, bump_authority, lock_authority
 from sense_worker.storage.rows import Rows
@@ -171,6 +172,13 @@ class Desk:
         """Return the server an adapter announces to: the one that is named or runs, else the one `up` will start."""
         return discover_redis_url(self.settings) or f"unix://{socket_path(self.settings.home)}"
 
+    def _overlap_s(self, seconds: float | None) -> float:
+        """Return for how long a secret that is replaced stays good (None: the setting); raises UsageError."""
+        given = self.settings.rotate_overlap_s if seconds is None else seconds
+        if not 0 <= given <= OVERLAP_LIMIT_S:
+            raise UsageError("overlap", "must be between 0 and 30 days", "such as 15m, or 0 to end the old secret now")
+        return given
+
     def seal(self, text: str) -> bytes:
         """Return text as it may stand in a row: encrypted under the current key."""
         return self._vault.seal(text.encode())
@@ -213,7 +221,12 @@ def sink_row(change: Change, name: str) -> Any:
 
 def need_sink(change: Change, name: str) -> Any:
     """Return the row of a sink of the tenant; raises NotFound."""
-    row = sink_row(change, name)
+    return know_sink(change.connection, change.acting.tenant, name)
+
+
+def know_sink(connection: sa.Connection, tenant: str, name: str) -> Any:
+    """Return the row of a sink of the tenant; raises NotFound. For what only reads."""
+    row = connection.execute(sa.select(SINK).where(SINK.c.tenant == tenant, SINK.c.name == name)).first()
     if row is None:
         raise NotFound("sink", f"there is no {name!r}", "see `sense-worker sink list`")
     return row

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import Conflict, NotFound, UsageError
+from runtime_core.errors import Conflict, NotFound
 from sense_worker.operator.acting import Draft, SessionFile
 from sense_worker.operator.activations import Activations
 from sense_worker.operator.desk import new_secret
 from sense_worker.operator.session_places import place_free
 from sense_worker.operator.views import RotatedActivation, RotatedSession
-from sense_worker.settings import OVERLAP_LIMIT_S
 from sense_worker.storage.schema import ACTIVATION, SESSION
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Rotation(Activations):
         or a `file` that is another's (with `force` a regular file is replaced), UsageError for an overlap that is none
         or a file that cannot be written.
         """
-        overlap = self._overlap(overlap_s)
+        overlap = self._overlap_s(overlap_s)
         with ExitStack() as drafts:
             with self._change("session.rotate", session_id, operator=False) as change:
                 row = self._session(change, session_id)
@@ -64,7 +63,7 @@ class Rotation(Activations):
         NotFound, Conflict for one that was deactivated, UsageError for an overlap that is none or a file that cannot
         be written.
         """
-        overlap = self._overlap(overlap_s)
+        overlap = self._overlap_s(overlap_s)
         with ExitStack() as drafts:
             with self._change("activation.rotate", activation_id, operator=False) as change:
                 row = self._theirs(change, activation_id)
@@ -76,12 +75,6 @@ class Rotation(Activations):
             draft.publish()
         self._write_newest(row, row.principal, secret)
         return RotatedActivation(row.id, row.session_id, row.pack_id, row.project_id, str(self._file(row.id)), ends_at)
-
-    def _overlap(self, seconds: float | None) -> float:
-        given = self.settings.rotate_overlap_s if seconds is None else seconds
-        if not 0 <= given <= OVERLAP_LIMIT_S:
-            raise UsageError("overlap", "must be between 0 and 30 days", "such as 15m, or 0 to end the old secret now")
-        return given
 
     @staticmethod
     def _session(change: Change, session_id: str) -> Any:

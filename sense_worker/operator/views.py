@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,47 @@ class SinkView:
     disabled_reason: str | None
     fault: str | None = None
     """Why its kind or its options cannot be used where this was asked; workers may have other plugins."""
+    secret: str | None = field(default=None, repr=False)
+    """What it signs with, where this call made it: it is told this once."""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDetail:
+    """A sink with its options, every secret in them masked."""
+
+    name: str
+    kind: str
+    audience: str
+    options: dict[str, Any]
+    created_at: int
+    paused_at: int | None
+    disabled_at: int | None
+    disabled_reason: str | None
+    fault: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedSink:
+    """A sink with a new secret, which is told this once."""
+
+    name: str
+    kind: str
+    overlap_ends_at: int | None
+    """Until when the secret before signs too; None: it no longer does."""
+    secret: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTrial:
+    """What a sink answered to a delivery that was made up."""
+
+    name: str
+    kind: str
+    outcome: str
+    """`delivered`, `retry` or `rejected`; `held` where it could not be opened."""
+    reason: str | None
+    """Why not, or its receipt."""
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
