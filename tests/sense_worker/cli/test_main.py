@@ -45,7 +45,7 @@ EXPECTED = """
     session-create session-list session-rotate session-revoke
     project-add project-add-member project-remove-member project-list
     grant-add grant-revoke grant-list
-    sink-add sink-list sink-pause sink-resume sink-remove
+    sink-add sink-list sink-show sink-set sink-rotate sink-test sink-pause sink-resume sink-remove
     route-add route-list route-remove
     deliveries-list deliveries-show inbox-list dead-list dead-show audit-tail audit-verify
 """
