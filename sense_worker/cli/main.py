@@ -19,6 +19,7 @@ from sense_worker.cli import (
     commands,
     failures,
     grants,
+    inbox,
     packs,
     principals,
     publishing,
@@ -88,7 +89,7 @@ for name, group, panel in (
     ("sink", sinks.app, _SETUP),
     ("route", routes.app, _SETUP),
     ("deliveries", reading.deliveries, _READ),
-    ("inbox", reading.inbox, _READ),
+    ("inbox", inbox.app, _READ),
     ("dead", reading.dead, _READ),
     ("audit", auditing.app, _READ),
 ):

@@ -1,4 +1,4 @@
-"""`deliveries …`, `inbox list`, `dead …`, `explain`: what became of which event, and why."""
+"""`deliveries …`, `dead …`, `explain`: what became of which event, and why."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 deliveries = typer.Typer(no_args_is_help=True, help="One event for one route, and its state.")
-inbox = typer.Typer(no_args_is_help=True, help="What the inbox sink holds.")
 dead = typer.Typer(no_args_is_help=True, help="Stream entries refused at intake.")
 
-_BODY = 300
-"""Characters of a body that a list for people shows; a body has up to 256 KiB."""
 _STATES = "pending, delivering, delivered, retrying, dead, denied, held or cancelled."
 
 
@@ -53,21 +50,6 @@ def show_delivery(
     with operator() as acting:
         row = acting.show_delivery(delivery_id)
     render.print_row(row, as_json=json)
-
-
-@inbox.command("list", epilog=example("inbox list"))
-def list_inbox(
-    *,
-    principal: Annotated[
-        str | None, typer.Option("--principal", help="Whose; an operator may name another than itself.")
-    ] = None,
-    limit: Limit = 50,
-    json: Json = False,
-) -> None:
-    """List what arrived in the inbox, the newest first."""
-    with operator() as acting:
-        rows = acting.list_inbox(principal=principal, limit=limit)
-    render.print_cards(rows, _inbox_head, _inbox_details, as_json=json, empty="the inbox is empty")
 
 
 @dead.command("list", epilog=example("dead list"))
@@ -116,13 +98,3 @@ def _delivery_details(row: Mapping[str, Any]) -> Iterable[str]:
     yield render.cell(row, "id")
     if row.get("reason"):
         yield render.cell(row, "reason")
-
-
-def _inbox_head(row: Mapping[str, Any]) -> Sequence[str]:
-    return tuple(render.cell(row, name) for name in ("ref", "principal", "subject", "accepted_at"))
-
-
-def _inbox_details(row: Mapping[str, Any]) -> Iterable[str]:
-    yield render.cell(row, "event_id")
-    body = render.cell(row, "body")
-    yield body if len(body) <= _BODY else f"{body[:_BODY]}... (whole in --json)"

@@ -47,7 +47,9 @@ EXPECTED = """
     grant-add grant-revoke grant-list
     sink-add sink-list sink-show sink-set sink-rotate sink-test sink-pause sink-resume sink-remove
     route-add route-list route-remove
-    deliveries-list deliveries-show inbox-list dead-list dead-show audit-tail audit-verify
+    deliveries-list deliveries-show dead-list dead-show audit-tail audit-verify
+    inbox-list inbox-counts inbox-see inbox-read inbox-unread inbox-archive inbox-unarchive inbox-snooze inbox-wake
+    inbox-prune
 """
 SPACED = {"project-add-member": "project add-member", "project-remove-member": "project remove-member"}
 
