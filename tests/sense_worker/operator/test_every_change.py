@@ -38,6 +38,8 @@ CHANGES: dict[str, tuple[str, Callable[[Operator, dict[str, Any]], object]]] = {
     "install_pack": ("pack.install", lambda one, ids: one.install_pack(ids["next"])),
     "add_sink": ("sink.add", lambda one, _: one.add_sink("log", "memory")),
     "pause_sink": ("sink.pause", lambda one, _: one.pause_sink("inbox")),
+    "set_sink": ("sink.set", lambda one, _: one.set_sink("hook", {"payload": "full"})),
+    "rotate_sink": ("sink.rotate", lambda one, _: one.rotate_sink("hook")),
     "resume_sink": ("sink.resume", lambda one, _: one.resume_sink("paused")),
     "remove_sink": ("sink.remove", lambda one, _: one.remove_sink("paused")),
     "add_route": ("route.add", lambda one, _: one.add_route("mail", "*", "inbox", owner="ana")),
@@ -53,7 +55,7 @@ SAME = {"issue_session": "create_session"} | {
     f"ensure_{name}": f"add_{name}" for name in ("principal", "project", "member", "grant", "sink", "route")
 }
 """Second names of a change."""
-NO_CHANGE = {"open", "initialize", "close", "acting", "acting_as", "seal", "explain"}
+NO_CHANGE = {"open", "initialize", "close", "acting", "acting_as", "seal", "explain", "secret_options", "test_sink"}
 READING = re.compile(r"(list|show)_\w+|status")
 
 GUARDED = (
@@ -73,6 +75,7 @@ def ids(world, ana) -> dict[str, Any]:
     one.disable_principal("off")
     one.add_project("apollo")
     one.add_member("apollo", "ana")
+    one.add_sink("hook", "webhook", options={"url": "https://1.1.1.1/x"})
     one.add_sink("paused", "memory")
     one.pause_sink("paused")
     hubs = build_hubs(world.settings, one._database, one._vault)
