@@ -17,6 +17,8 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}", re.ASCII)
 """Principals, projects and sinks."""
 KINDS = ("human", "service", "agent", "mothership")
 ANY_REF = "*"
+LIMIT = 10_000
+"""Rows of one answer at most."""
 HUNDRED_YEARS_S = 3_155_760_000
 
 
@@ -77,6 +79,13 @@ def audience_of(text: str) -> tuple[str, str | None]:
     if shape in ("principal", "project") and who:
         return shape, plain_id(shape, who)
     raise UsageError("audience", f"{text!r} is none", "tenant, principal:ID or project:ID")
+
+
+def row_limit(limit: int) -> int:
+    """Return how many rows an answer may have; raises UsageError."""
+    if not 0 < limit <= LIMIT:
+        raise UsageError("limit", f"{limit} is none", f"1 to {LIMIT}")
+    return limit
 
 
 def lasting(seconds: float, now: int) -> int:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
-from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
+from sense_worker.filters import check_filter
+from sense_worker.operator.desk import need_principal, need_project, need_sink, new_id
 from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
+from sense_worker.operator.trials import Trials
 from sense_worker.operator.views import RouteView
 from sense_worker.storage.schema import DELIVERY, PACK, ROUTE
 from sense_worker.storage.states import State, predecessors
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from sense_worker.operator.desk import Change
 
 
-class Routes(Desk):
+class Routes(Trials):
     """A route needs its owner's session, or an operator's for another owner."""
 
     def add_route(
@@ -32,12 +34,16 @@ class Routes(Desk):
         owner: str | None = None,
         expires_in_s: float | None = None,
         options: Mapping[str, object] | None = None,
+        filter: str | None = None,  # noqa: A002 - the word of the row and of the command
     ) -> RouteView:
         """Add a route of one's own, or as an operator one of `owner`. An equal one that stands is returned as it is.
 
-        Raises NotFound for a pack, ref, sink, project or owner that is not there.
+        `filter` is CEL over ref, subject, data and occurred_at; it cannot be changed later. Raises NotFound for a pack,
+        ref, sink, project or owner that is not there, UsageError for a filter that is none, naming line and column.
         """
         pack_name(pack), ref_name(ref)
+        if filter is not None:
+            check_filter(filter)
         if options:
             raise UsageError("options", "a route takes none", "leave them out")
         with self._change("route.add", operator=False) as change:
@@ -52,7 +58,7 @@ class Routes(Desk):
             if project is not None:
                 need_project(change, project)
             expires_at = end_of(expires_in_s, change.now)
-            row = {"owner": owned_by, "pack_id": pack, "ref": ref, "sink": sink, "project": project}
+            row = {"owner": owned_by, "pack_id": pack, "ref": ref, "sink": sink, "project": project, "filter": filter}
             there = self._equal_route(change, row) if expires_at is None else None
             if there is not None:
                 change.nothing = True
@@ -111,7 +117,7 @@ class Routes(Desk):
         return change.one(_ROUTE.where(*standing, *same))
 
 
-_ROUTE = sa.select(
+_ROUTE: sa.Select[*tuple[Any, ...]] = sa.select(
     ROUTE.c.id,
     ROUTE.c.owner,
     ROUTE.c.pack_id,
@@ -121,4 +127,5 @@ _ROUTE = sa.select(
     ROUTE.c.created_by,
     ROUTE.c.created_at,
     ROUTE.c.expires_at,
+    ROUTE.c.filter,
 )
