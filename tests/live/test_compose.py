@@ -140,7 +140,8 @@ class Host:
 
     def environment(self, name: str) -> dict[str, str]:
         """Return the environment of a service: its own names and its file, nothing of the test's but the paths."""
-        env = {"PATH": f"{self.programs}:{PROGRAMS}:/usr/bin:/bin", "SENSE_INTAKE": "1", "SENSE_CONCURRENCY": "1"}
+        env = {"PATH": f"{self.programs}:{PROGRAMS}:/usr/bin:/bin"}
+        env |= {"SENSE_INTAKE": "1", "SENSE_CONCURRENCY": "1", "SENSE_BLOCK_MS": "200"}
         for file in SERVICES[name].get("env_file", []):
             env |= dict(line.split("=", 1) for line in (self.folder / file).read_text().splitlines())
         env |= SERVICES[name].get("environment", {})

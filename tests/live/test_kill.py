@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-EVENTS = 5_000
-KILLS = 5
 
 
 @pytest.fixture
@@ -30,14 +28,15 @@ def world(tmp_path: Path, redis_url: str, database: Database) -> Iterator[World]
 @pytest.mark.case("C36")
 @pytest.mark.case("C40")
 @pytest.mark.timeout(300)
-def test_five_kills_in_the_middle_of_five_thousand_events_lose_and_double_nothing(world):
-    """The worker and all its children are killed five times while events flow; each event is in the inbox once."""
+@pytest.mark.parametrize(("events", "kills"), [(1_500, 2), pytest.param(5_000, 5, marks=pytest.mark.long)])
+def test_kills_in_the_middle_of_a_flow_of_events_lose_and_double_nothing(world, events, kills):
+    """The worker and all its children are killed while events flow; each event is in the inbox once."""
     world.route()
     publisher = world.publisher()
     pause = threading.Event()
 
     def publish() -> None:
-        for at in range(0, EVENTS, 100):
+        for at in range(0, events, 100):
             publisher.publish_many([Announcement("new_item", {"n": n}, id=f"m-{n}") for n in range(at, at + 100)])
             pause.wait(0.05)  # events flow while workers die, instead of waiting for them
 
@@ -47,27 +46,29 @@ def test_five_kills_in_the_middle_of_five_thousand_events_lose_and_double_nothin
     def arrived() -> int:
         return int(world.query("SELECT count(*) FROM inbox_item")[0][0])
 
-    for kill in range(KILLS):
+    for kill in range(kills):
         worker = world.worker()
-        mark = max(arrived() + 1, EVENTS * (kill + 1) // (KILLS + 2))
+        mark = max(arrived() + 1, events * (kill + 1) // (kills + 2))
         until(lambda mark=mark: arrived() >= mark, 60, f"{mark} arrived before kill {kill}")
         worker.kill()
     flow.join()
     world.worker()
-    until(lambda: arrived() >= EVENTS, 90, "all arrived after the last start")
+    until(lambda: arrived() >= events, 90, "all arrived after the last start")
 
-    assert world.states() == {"delivered": EVENTS}
-    assert world.query("SELECT count(DISTINCT event_id) FROM inbox_item") == [(EVENTS,)]
+    assert world.states() == {"delivered": events}
+    assert world.query("SELECT count(DISTINCT event_id) FROM inbox_item") == [(events,)]
     assert world.query("SELECT count(*) FROM sense_dead_entry") == [(0,)]
 
 
 @pytest.mark.case("C05")
 @pytest.mark.case("C36")
-def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path, redis_url, sqlite_url):
-    """An event whose sink ends the process by SIGKILL is dead after three deaths alone; its neighbours arrive."""
+@pytest.mark.parametrize("limit", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path, redis_url, sqlite_url, limit):
+    """An event whose sink ends the process by SIGKILL is dead after its deaths alone; its neighbours arrive."""
     plugins = tmp_path / "plugins"
     write_plugin(plugins, "deadly", PLUGIN)
-    world = World(tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins))
+    env = {"PYTHONPATH": str(plugins), "SENSE_CRASH_LIMIT": str(limit), "SENSE_INTAKE": "1"}
+    world = World(tmp_path, redis_url, Database(sqlite_url), **env)
     try:
         world.rows.sink("deadly", "deadly", {"file": str(tmp_path / "lived")}, audience="principal:ana")
         world.route(sink="deadly")
@@ -81,7 +82,7 @@ def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path,
         until(lambda: world.states() == {"delivered": 5, "dead": 1}, 90, "the poison is dead")
 
         assert world.query("SELECT reason FROM sense_delivery WHERE state = 'dead'") == [
-            ("crashed: its process died 3 times",)
+            (f"crashed: its process died {limit} times",)
         ]
     finally:
         world.close()
@@ -93,9 +94,8 @@ def test_a_sink_that_hangs_gives_its_slot_back(tmp_path, redis_url, sqlite_url):
     """One slot, one sink that never answers: the deliveries of another sink arrive, and the hanging one ends dead."""
     plugins = tmp_path / "plugins"
     write_plugin(plugins, "deadly", PLUGIN)
-    world = World(
-        tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins), SENSE_CONCURRENCY="1", SENSE_INTAKE="1"
-    )
+    env = {"SENSE_CONCURRENCY": "1", "SENSE_INTAKE": "1", "SENSE_CRASH_LIMIT": "1"}
+    world = World(tmp_path, redis_url, Database(sqlite_url), PYTHONPATH=str(plugins), **env)
     try:
         for name in ("deadly", "lively"):
             world.rows.sink(name, "deadly", {"file": str(tmp_path / name)}, audience="principal:ana")

@@ -33,6 +33,7 @@ QUICK = {
     "SENSE_RECLAIM_S": "0.3",
     "SENSE_SWEEP_S": "0.2",
     "SENSE_LINGER_S": "0.2",
+    "SENSE_BLOCK_MS": "200",
     "SENSE_LEASE_SLACK_S": "1",
 }
 """Waits a tenth to a twentieth of life."""

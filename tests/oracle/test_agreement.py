@@ -22,9 +22,9 @@ def told(seed: int, kinds: tuple[str, ...]) -> str:
 
 
 @pytest.mark.spec("9.5.order", "9.5.no-skip", "9.4.4", "4.3.personal", "4.3.brain", "4.3.local")
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in (1, 2, 3))])
 def test_the_pipeline_decides_as_the_oracle(part: int) -> None:
-    """A hundred thousand decisions over two thousand worlds agree in text and outcome."""
+    """A hundred thousand decisions over two thousand worlds, a quarter each time, agree in text and outcome."""
     decisions = 0
     for seed in range(part, WORLDS, 4):
         differences, compared = compare(world(seed))

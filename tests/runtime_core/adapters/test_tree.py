@@ -83,8 +83,8 @@ def test_a_grandchild_with_the_pipe_open_holds_nobody_up(tmp_path: Path, rung: s
 @pytest.mark.parametrize("kind", GRANDCHILDREN)
 def test_a_grandchild_in_any_dress_is_found(tmp_path: Path, rung: str, kind: str, ending: str):
     """A grandchild in a session of its own, daemonized, deaf to signals, without environment or output, is ended."""
-    answer = Wrapped(tmp_path, hold(kind, ending)).run([], timeout_s=1.5)
-    assert answer.error == ("timed out after 1.5 s" if ending == "wait" else None)
+    answer = Wrapped(tmp_path, hold(kind, ending)).run([], timeout_s=1)
+    assert answer.error == ("timed out after 1 s" if ending == "wait" else None)
     assert not sleeping()
 
 
