@@ -22,6 +22,7 @@ from sense_worker.settings import Settings
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.exec_ledger import ExecLedger
 from sense_worker.wiring import build_ports, redis_client
+from sinks.inbox_moves import due_owners, take_in
 
 if TYPE_CHECKING:
     import threading
@@ -35,6 +36,8 @@ HELD_EVERY_S = 60.0
 """How often lanes with held deliveries are rung: their sink may be back without an operator's resume."""
 LEFT_AFTER_MICROS = 60_000_000
 """A fan-out unfinished for this long has no reader at work on it: a slice takes well under a second."""
+OWNERS_A_TURN = 100
+"""Principals in whose inbox one turn wakes what is due; reading an inbox does so at once."""
 PRUNE_EVERY_S = 600.0
 PRUNE_EVENTS = 500
 """Events one transaction forgets, so that it holds SQLite's lock for milliseconds."""
@@ -83,6 +86,7 @@ class Sweep:
         if now >= self._held_at:
             self._held_at = now + HELD_EVERY_S
             self.finish()
+            self.wake()
         if now >= self._prune_at:
             self._prune_at = now if self.prune() else now + PRUNE_EVERY_S
 
@@ -103,6 +107,14 @@ class Sweep:
         with self._ports.database.read() as connection:
             before = self._ports.database.now(connection) - LEFT_AFTER_MICROS
         self._bell.ring(self._recorder.finish_left(before))
+
+    def wake(self) -> None:
+        """Let the inbox be true for who reads its tables: what was snoozed until now wakes, all is counted."""
+        with self._ports.database.read() as connection:
+            owners = due_owners(connection, self._ports.database.now(connection), OWNERS_A_TURN)
+        for owner in owners:
+            with self._ports.database.write() as connection:
+                take_in(connection, owner, self._ports.database.now(connection))
 
     def anchor(self) -> None:
         """Keep the audit's head in SQL, where it has moved."""
