@@ -14,5 +14,5 @@ ENV PATH=/opt/sense/bin:$PATH HCP_HOME=/var/lib/sense PYTHONUNBUFFERED=1
 USER sense
 WORKDIR /var/lib/sense
 VOLUME /var/lib/sense
-HEALTHCHECK --interval=30s --timeout=15s --start-period=30s CMD ["sense-worker", "health"]
+HEALTHCHECK --interval=30s --timeout=15s --start-period=30s CMD ["sense-worker", "health", "--events"]
 CMD ["sense-worker", "worker"]

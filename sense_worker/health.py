@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 WAITING_S = 60.0
 """How long an entry or a due delivery may wait: a sweep rings every second, a takeover happens within seconds."""
 NO_READER = "no reader"
+ALL, EVENTS, COMMANDS = "all", "events", "commands"
+_PASSED_OVER = {
+    ALL: ("exec reader",),  # whoever runs no exec worker is well as long as nobody queues a command
+    EVENTS: ("exec reader", "commands"),
+    COMMANDS: ("reader", "stream", "deliveries"),
+}
 # The states as the partial index has them.
 _DUE = sa.text(
     "SELECT lane, state, :now - due_at FROM sense_delivery "
@@ -65,21 +71,24 @@ class Pulses:
     future_id: bool
 
 
-def check_health(settings: Settings, *, waiting_s: float = WAITING_S) -> Health:
-    """Look at everything an event passes: server, readers, stream, ledger, lanes, audit. Raises nothing of theirs."""
+def check_health(settings: Settings, *, of: str = ALL, waiting_s: float = WAITING_S) -> Health:
+    """Look at everything an event or a request passes: server, readers, stream, ledger, lanes, audit.
+
+    `of` is ALL, or for the health of one worker EVENTS or COMMANDS: what the other serves is not looked at then, so
+    that one dead worker restarts no living one. Raises nothing of theirs.
+    """
     look = _Look(settings, waiting_s)
-    findings = tuple(
-        _found(name, judge)
-        for name, judge in (
-            ("redis", look.server),
-            ("reader", look.reader),
-            ("database", look.database),
-            ("stream", look.stream),
-            ("deliveries", look.deliveries),
-            ("commands", look.commands),
-            ("audit", look.audit),
-        )
-    )
+    judges = {
+        "redis": look.server,
+        "reader": look.reader,
+        "exec reader": look.exec_reader,
+        "database": look.database,
+        "stream": look.stream,
+        "deliveries": look.deliveries,
+        "commands": look.commands,
+        "audit": look.audit,
+    }
+    findings = tuple(_found(name, judge) for name, judge in judges.items() if name not in _PASSED_OVER[of])
     look.close()
     return Health(all(finding.ok for finding in findings), findings)
 
@@ -133,12 +142,18 @@ class _Look:
         return True, f"version {facts.version}, append-only, {NO_EVICTION}"
 
     def reader(self) -> tuple[bool, str]:
+        return self._read_lately(HEALTH_KEY, "sense-worker worker")
+
+    def exec_reader(self) -> tuple[bool, str]:
+        return self._read_lately(EXEC_HEALTH_KEY, "sense-worker worker --commands")
+
+    def _read_lately(self, key: str, program: str) -> tuple[bool, str]:
         with self._client() as client:
-            pulses, now = read_pulses(client), redis_micros(client)
+            pulses, now = read_pulses(client, key), redis_micros(client)
         if not pulses.finished_at and pulses.state != NO_READER:
             return False, f"no reader finished a turn yet, state {pulses.state}"
         if not pulses.finished_at:
-            return False, "no worker ever read here (run `sense-worker worker`)"
+            return False, f"no worker ever read here (run `{program}`)"
         age_s = (now - pulses.finished_at) / 1e6
         # A turn may block for block_ms before it finishes with nothing.
         limit_s = 3 * self._settings.heartbeat_s + self._settings.block_ms / 1000
@@ -181,7 +196,6 @@ class _Look:
         return late <= self._waiting_s * 1e6, text
 
     def commands(self) -> tuple[bool, str]:
-        """Whoever runs no exec worker is well as long as nobody queues a command."""
         with self._opened().read() as connection:
             tenants = list(connection.scalars(sa.text("SELECT id FROM sense_tenant")))
         requests = Database(self._settings.requests_url)

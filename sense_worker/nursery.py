@@ -28,7 +28,7 @@ from sense_worker.tether import die_with_parent
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-STOP_S = 12.0
+STOP_S = 15.0
 """An orderly stop ends the batch at hand; what is left after this is killed, and its entries are taken over."""
 BACKOFF_FLOOR_S = 0.2
 BACKOFF_CEILING_S = 10.0

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from sense_worker.settings import Settings
 
 WORKER = ("-m", "sense_worker.cli.main", "worker")
-WORKER_STOP_S = 30.0
-"""The pool ends the batches at hand, each at most its sink's deadline; intake gets 15 s of it."""
+WORKER_STOP_S = 60.0
+"""The pool ends the batches and commands at hand, each at most its deadline; intake gets 18 s of it. As in compose."""
 SERVER_STOP_S = 30.0
 """The server has synced every write already; what takes time is a rewrite of a large log that it gives up."""
 

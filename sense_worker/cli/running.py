@@ -126,11 +126,17 @@ def status(*, json: Json = False) -> None:
         render.print_table(row.lanes, {"LANE": "sink", "DELIVERIES": "states"}, as_json=False, empty="")
 
 
-def health(*, json: Json = False) -> None:
+def health(
+    *,
+    events: Annotated[bool, typer.Option("--events", help="Only of `sense-worker worker`.")] = False,
+    commands: Annotated[bool, typer.Option("--commands", help="Only of `sense-worker worker --commands`.")] = False,
+    json: Json = False,
+) -> None:
     """Judge by finished work whether this runs well. Exit 0 good, 1 bad."""
-    from sense_worker.health import check_health
+    from sense_worker import health as judging
 
-    row = check_health(settings())
+    parts = [part for part, asked in ((judging.EVENTS, events), (judging.COMMANDS, commands)) if asked]
+    row = judging.check_health(settings(), of=parts[0] if len(parts) == 1 else judging.ALL)
     if json:
         render.print_json(render.plain(row))
     else:

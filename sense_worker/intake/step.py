@@ -17,7 +17,7 @@ from sense_worker.nursery import BACKOFF_CEILING_S, BACKOFF_FLOOR_S, STEADY_S
 from sense_worker.tether import tethered
 
 NURSERY = "sense_worker.nursery"
-STOP_S = 15.0
+STOP_S = 18.0
 """Longer than the nursery gives its children: what is left after this is killed, and its entries are taken over."""
 
 STARTING = threading.Lock()

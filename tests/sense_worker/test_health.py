@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import insert
 
-from sense_worker.health import check_health
-from sense_worker.intake.health import HEALTH_KEY
+from sense_worker.health import COMMANDS, EVENTS, check_health
+from sense_worker.intake.health import EXEC_HEALTH_KEY, HEALTH_KEY
 from sense_worker.server import connect
 from sense_worker.settings import Settings
 from sense_worker.storage import tables
@@ -279,3 +279,19 @@ def test_a_request_that_nobody_takes_is_bad(runtime: Runtime) -> None:
 
     assert list(runtime.bad()) == ["commands"]
     assert "sense-worker worker --commands" in runtime.bad()["commands"]
+
+
+@pytest.mark.case("C64")
+def test_each_worker_is_judged_by_its_own_work(runtime):
+    """A dead reader of events leaves the health of the exec worker good, and the other way round."""
+
+    def bad(part: str) -> list[str]:
+        return [one.name for one in check_health(runtime.settings, of=part).findings if not one.ok]
+
+    assert (bad(EVENTS), bad(COMMANDS)) == ([], ["exec reader"])
+    runtime.redis.hset(EXEC_HEALTH_KEY, "reader", runtime.redis.hget(HEALTH_KEY, "reader"))
+    assert (bad(EVENTS), bad(COMMANDS)) == ([], [])
+    runtime.pulse(ago_s=100)
+    runtime.delivery("pending", LATE)
+
+    assert (bad(EVENTS), bad(COMMANDS)) == (["reader", "deliveries"], [])

@@ -38,7 +38,7 @@ def main(index, parent):
 class Started:
     """A nursery of children that write when they begin and when they end in order."""
 
-    def __init__(self, folder: Path, *indexes: int, stop_s: float = 12.0) -> None:
+    def __init__(self, folder: Path, *indexes: int, stop_s: float = 15.0) -> None:
         self.folder = folder
         (folder / "child_of_test.py").write_text(CHILD)
         env = {name: value for name, value in os.environ.items() if not name.startswith("SENSE_")}
