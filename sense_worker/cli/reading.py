@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sense_worker.cli import explained, render
 from sense_worker.cli.acting import operator
+from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, Limit, example
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from sense_worker.operator.replay import ReplayView
 
 deliveries = typer.Typer(no_args_is_help=True, help="One event for one route, and its state.")
 dead = typer.Typer(no_args_is_help=True, help="Stream entries refused at intake.")
@@ -50,6 +55,44 @@ def show_delivery(
     with operator() as acting:
         row = acting.show_delivery(delivery_id)
     render.print_row(row, as_json=json)
+
+
+@deliveries.command("replay", epilog=example("deliveries replay --sink hook"))
+def replay(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[DELIVERY_ID]...", show_default=False)] = None,
+    *,
+    route: Annotated[str | None, typer.Option("--route", metavar="ROUTE", help="All of this route.")] = None,
+    sink: Annotated[str | None, typer.Option("--sink", metavar="SINK", help="All of this sink.")] = None,
+    state: Annotated[str, typer.Option("--state", help="With --route and --sink: dead or denied.")] = "dead",
+    json: Json = False,
+) -> None:
+    """Give dead or denied deliveries another chance, each under the full check; exit 1 where one is not replayed.
+
+    An operator's command. What its owner may not have now stays as it is, and the reason is told.
+    """
+    with operator() as acting:
+        rows = acting.replay(ids or (), route=route, sink=sink, state=state, told=_progress())
+    left = [row for row in rows if row.outcome != "replayed"]
+    if json or left:
+        render.print_cards(rows if json else left, _replay_head, _replay_details, as_json=json, empty="")
+    if not json:
+        counts = Counter(row.outcome for row in rows)
+        render.print_lines([", ".join(f"{count} {word}" for word, count in counts.items()) or "nothing to replay"])
+    if left:
+        raise typer.Exit(FAILED)
+
+
+def _progress() -> Callable[[Sequence[ReplayView]], None]:
+    """Return what counts pages on a terminal's standard error, where there are more than one."""
+    done = 0
+
+    def told(page: Sequence[ReplayView]) -> None:
+        nonlocal done
+        if done and sys.stderr.isatty():
+            sys.stderr.write(f"{done + len(page)} deliveries\n")
+        done += len(page)
+
+    return told
 
 
 @dead.command("list", epilog=example("dead list"))
@@ -92,6 +135,16 @@ def explain(
 def _delivery_head(row: Mapping[str, Any]) -> Sequence[str]:
     cells = (render.cell(row, name) for name in ("state", "ref", "owner", "sink", "created_at"))
     return tuple(cells)
+
+
+def _replay_head(row: Mapping[str, Any]) -> Sequence[str]:
+    return tuple(render.cell(row, name) for name in ("outcome", "owner", "sink"))
+
+
+def _replay_details(row: Mapping[str, Any]) -> Iterable[str]:
+    yield render.cell(row, "id")
+    if row["reason"]:
+        yield render.cell(row, "reason")
 
 
 def _delivery_details(row: Mapping[str, Any]) -> Iterable[str]:

@@ -13,7 +13,9 @@ from sense_worker.operator.initialize import DEFAULT_TENANT, OPERATOR, initializ
 from sense_worker.operator.packs import Packs
 from sense_worker.operator.principals import Principals
 from sense_worker.operator.reading import Reading
+from sense_worker.operator.replay import Replays
 from sense_worker.operator.rotation import Rotation
+from sense_worker.operator.route_trials import RouteTrials
 from sense_worker.operator.routes import Routes
 from sense_worker.operator.sink_trials import SinkTrials
 from sense_worker.operator.sinks import Sinks
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from sinks.registry import Registry
 
 
-class Operator(Principals, Grants, Packs, Connections, Sinks, SinkTrials, Routes, Rotation, Reading, Inboxes):
+class Operator(
+    Principals, Grants, Packs, Connections, Sinks, SinkTrials, Routes, RouteTrials, Rotation, Replays, Reading, Inboxes
+):
     """Acts as the session of a file. Use it as a context manager, or `close` it."""
 
     @classmethod

@@ -12,6 +12,7 @@ from runtime_core.errors import NotFound, UsageError, printable
 from runtime_core.event import delivery_id
 from sense_worker.explain import explain
 from sense_worker.operator.desk import Desk
+from sense_worker.operator.names import row_limit
 from sense_worker.operator.views import DeadView, DeliveryView, LaneView, Status
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, ROUTE, SESSION
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from sense_worker.explain import Explanation
     from sense_worker.operator.acting import Acting
 
-LIMIT = 10_000
-"""Rows of one answer at most."""
 TEXT_LIMIT = 2_000
 """Characters of a refused entry's field that are shown as text; all of it is in `raw`."""
 _EVENT_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -52,7 +51,7 @@ class Reading(Desk):
                 query = query.where(d.event_id == _event_key(event))
             if route is not None:
                 query = query.where(d.route_id == route)
-            query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(_rows(limit))
+            query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(row_limit(limit))
             found = [_delivery(row) for row in connection.execute(query)]
             if not found and route is not None:
                 _know_route(connection, acting, route)
@@ -73,7 +72,7 @@ class Reading(Desk):
         """Return refused entries, the newest first: the tenant's to an operator, else those of one's activations."""
         e = DEAD_ENTRY.c
         with self._reading() as (connection, acting):
-            query = _dead_entries(acting).order_by(e.at.desc(), e.stream_id.desc()).limit(_rows(limit))
+            query = _dead_entries(acting).order_by(e.at.desc(), e.stream_id.desc()).limit(row_limit(limit))
             return [_dead(row, raw=False) for row in connection.execute(query)]
 
     def show_dead(self, stream_id: str) -> DeadView:
@@ -140,12 +139,6 @@ def _by_state(rows: Any) -> tuple[dict[str, int], tuple[LaneView, ...]]:
 _DELIVERY = sa.select(DELIVERY, EVENT.c.pack_id, EVENT.c.ref, EVENT.c.subject).join(
     EVENT, EVENT.c.id == DELIVERY.c.event_id
 )
-
-
-def _rows(limit: int) -> int:
-    if not 0 < limit <= LIMIT:
-        raise UsageError("limit", f"{limit} is none", f"1 to {LIMIT}")
-    return limit
 
 
 def _event_key(text: str) -> bytes:

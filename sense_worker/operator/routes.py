@@ -8,9 +8,8 @@ import sqlalchemy as sa
 
 from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from sense_worker.filters import check_filter
-from sense_worker.operator.desk import need_principal, need_project, need_sink, new_id
+from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
 from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
-from sense_worker.operator.trials import Trials
 from sense_worker.operator.views import RouteView
 from sense_worker.storage.schema import DELIVERY, PACK, ROUTE
 from sense_worker.storage.states import State, predecessors
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from sense_worker.operator.desk import Change
 
 
-class Routes(Trials):
+class Routes(Desk):
     """A route needs its owner's session, or an operator's for another owner."""
 
     def add_route(

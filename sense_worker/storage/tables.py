@@ -290,7 +290,7 @@ class AttemptRow(SQLModel, table=True):
     step: str | None = None
     reason: str | None = Field(default=None, sa_column=Column(Text, nullable=True))
     by: str
-    """`intake`, `drain` or `sweep`."""
+    """`intake`, `drain`, `sweep` or `replay`."""
     at: int = Field(sa_column=moment())
 
 

@@ -56,6 +56,7 @@ SAME = {"issue_session": "create_session"} | {
 }
 """Second names of a change."""
 NO_CHANGE = {"open", "initialize", "close", "acting", "acting_as", "seal", "explain", "secret_options", "test_sink"}
+NO_CHANGE |= {"try_route", "try_new_route", "replay"}
 READING = re.compile(r"(list|show)_\w+|status")
 
 GUARDED = (

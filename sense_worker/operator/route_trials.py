@@ -1,4 +1,4 @@
-"""Trials: which recorded events a route would match, and why not the others. Nothing is delivered or changed."""
+"""Which recorded events a route would match, and why not the others. Nothing is delivered or changed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class _Wish(NamedTuple):
     filter: str | None
 
 
-class Trials(Desk):
+class RouteTrials(Desk):
     """An operator tries a route on all of the tenant's events, anyone else on those one published or had routed."""
 
     def try_route(
