@@ -216,7 +216,7 @@ def _schema(url: str) -> str:
 def _literal_host(url: str) -> str:
     """Return the host where it is an address or this machine; in other places a token may stand for it."""
     try:
-        host = urlsplit(url).hostname or ""
+        host = (urlsplit(url).hostname or "").rstrip(".")
         if host != "localhost" and not host.endswith(".localhost"):
             ip_address(host)
     except ValueError:
