@@ -17,7 +17,8 @@ from sense_worker.exec.process import exec_drain
 from sense_worker.exec.record import LANES
 from sense_worker.intake.step import IntakeStep
 from sense_worker.logs import configure, log
-from sense_worker.wiring import PoolProcess, delivery_drain, sink_kinds
+from sense_worker.opening import Marks
+from sense_worker.wiring import OPENING_FOLDER, PoolProcess, delivery_drain, sink_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,6 +99,8 @@ def run_worker(settings: Settings, *, commands: bool = False) -> None:
     command up (DESIGN §8).
     """
     configure(settings)
+    if not commands:
+        Marks(settings.home / OPENING_FOLDER).forget()
     for fault in sink_kinds(settings, fresh=True).faults:
         log().warning("sink plugin left out", fault=str(fault))
     app = make_app(settings)

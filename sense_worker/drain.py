@@ -82,6 +82,8 @@ class Nothing(Enum):
 
     DUE = auto()
     """Nothing waits that could be handed over now; or the sink cannot be used, and all of it is held."""
+    OPENING = auto()
+    """The sink is being opened, and that takes a while."""
     FREE = auto()
     """As many calls as the sink allows are out, here or elsewhere; when one ends there is something to claim."""
 
@@ -171,6 +173,14 @@ class Drain:
 
         Raises LedgerBusy and AuditUnavailable: nothing was claimed then.
         """
+        work = self._claimed(lane)
+        if work is Nothing.OPENING:
+            # Outside of the transaction. What takes longer yet stays due, and the sweep rings.
+            self._ports.sinks.wait(*lane.split("/", 1))
+            work = self._claimed(lane)
+        return Nothing.DUE if work is Nothing.OPENING else work
+
+    def _claimed(self, lane: str) -> Work | Nothing:
         ports = self._ports
         tenant, _, name = lane.partition("/")
         ports.audit.probe()
@@ -183,6 +193,8 @@ class Drain:
             if sink is None or isinstance(opened, str):
                 ports.ledger.hold_lane(connection, lane, str(opened))
                 return Nothing.DUE
+            if opened is None:
+                return Nothing.OPENING
             ports.ledger.release_lane(connection, lane, now)
             traits = opened.traits
             claims = ports.ledger.claim(

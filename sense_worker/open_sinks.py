@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
 import os
 import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING
 
 from runtime_core.errors import SINK_MISSING, HcpError
 from sense_worker.logs import log
+from sense_worker.opening import OPEN_LIMIT_S, Marks, Opening, close_within
 from sinks.raised import origin
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from sinks.protocol import Sink
     from sinks.registry import Registry, Traits
 
+OPENING_S = 0.1
+"""Seconds that a transaction waits for a sink to open: most make a client, and connect later."""
+OPENING_WAIT_S = 2.0
+"""Seconds that a drain waits for one that takes longer."""
 REOPEN_S = 10.0
 """A sink that could not be opened is tried again after this: what it wants may be there again, and no row tells."""
 
@@ -37,57 +43,66 @@ class OpenSink:
     traits: Traits
 
 
-class _Kept(NamedTuple):
+@dataclass(slots=True)
+class _Kept:
+    """What is known of a sink's row, and the sink once somebody wanted it open."""
+
     version: int
     row: tuple[str, bytes]
-    opened: OpenSink | str
-    at: float
-    """When it was opened, by this process's monotonic clock."""
-
-    @property
-    def sound(self) -> bool:
-        """Whether it is open, or failed so lately that it is not tried again yet."""
-        return isinstance(self.opened, OpenSink) or time.monotonic() - self.at < REOPEN_S
+    traits: Traits | str
+    opening: Opening[OpenSink | str] | None = None
+    failed_at: float = 0.0
+    """When it turned out that it cannot be opened, by this process's monotonic clock."""
 
 
 class OpenSinks:
-    """Fork-safe: a child forgets what its parent opened and opens its own (C56)."""
+    """Fork-safe: a child forgets what its parent opened and opens its own (C56).
 
-    def __init__(self, registry: Registry, vault: Vault) -> None:
+    `marks`: see `sense_worker.opening`. `crash_limit`: so many processes may end while they open one sink.
+    """
+
+    def __init__(self, registry: Registry, vault: Vault, marks: Marks | None = None, crash_limit: int = 3) -> None:
         self._registry = registry
         self._vault = vault
+        self._marks = Marks(None) if marks is None else marks
+        self._crash_limit = crash_limit
         self._kept: dict[tuple[str, str], _Kept] = {}
         self._pid = os.getpid()
 
-    def get(self, rows: Rows, authority: Authority, name: str) -> OpenSink | str:
-        """Return the sink, or why it cannot be used now: its deliveries are held with that reason.
+    def traits(self, rows: Rows, authority: Authority, name: str) -> Traits | str:
+        """Return what the sink is, without opening it; or why it cannot be used, like `get`.
 
         The row is read again whenever the authority version has moved; the sink is built again only when it changed.
         """
-        if os.getpid() != self._pid:
-            self._kept, self._pid = {}, os.getpid()
-        sink = authority.sink(name)
-        if sink is not None and sink.held is not None:
-            return sink.held
-        at = (authority.tenant, name)
-        kept = self._kept.get(at)
-        if kept is not None and not kept.sound:
-            self._kept.pop(at)
-            kept = None
-        if kept is not None and kept.version == authority.version:
-            return kept.opened
-        found = rows.query("SELECT kind, options FROM sense_sink WHERE tenant = ? AND name = ?", at)
-        if not found:
-            self._kept.pop(at, None)
-            return SINK_MISSING
-        row = (str(found[0][0]), bytes(found[0][1]))
-        if kept is not None and kept.row != row:
-            self._kept.pop(at)
-            kept = None  # let go of first: where nobody uses the old one it is closed before the new one opens
-        if kept is None:
-            kept = _Kept(authority.version, row, self.open_row(name, *row), time.monotonic())
-        self._kept[at] = kept._replace(version=authority.version)
-        return kept.opened
+        kept = self._look(rows, authority, name)
+        return kept if isinstance(kept, str) else kept.traits
+
+    def get(self, rows: Rows, authority: Authority, name: str) -> OpenSink | str | None:
+        """Return the sink, opened; why it cannot be used now: its deliveries are held with that reason; or None.
+
+        None: it is being opened, and that takes longer than a transaction may wait. `wait` waits for it.
+        """
+        kept = self._look(rows, authority, name)
+        if isinstance(kept, str):
+            return kept
+        if isinstance(kept.traits, str):
+            return kept.traits
+        if kept.opening is None or (kept.failed_at and time.monotonic() - kept.failed_at >= REOPEN_S):
+            kept.failed_at = 0.0
+            kept.opening = Opening(partial(self.open_row, name, *kept.row))
+            kept.opening.answer(OPENING_S)
+        opened = kept.opening.answer()
+        if isinstance(opened, str) and not kept.failed_at:
+            kept.failed_at = time.monotonic()
+        if opened is None and kept.opening.late:
+            return f"sink cannot be opened: open did not return within {OPEN_LIMIT_S:g} s"
+        return opened
+
+    def wait(self, tenant: str, name: str) -> None:
+        """Wait a moment for a sink that is being opened; to be called outside of any transaction."""
+        kept = self._kept.get((tenant, name))
+        if kept is not None and kept.opening is not None:
+            kept.opening.answer(OPENING_WAIT_S)
 
     def close(self) -> None:
         """Let go of every sink of this process: each is closed now, or when whoever uses it is done."""
@@ -101,8 +116,11 @@ class OpenSinks:
             if traits is None:
                 return SINK_MISSING
             sink = self._registry.build(kind, name, options)
-            sink.open()
-        except Exception as error:  # noqa: BLE001 - a plugin may raise anything; its deliveries wait, nothing is lost
+            with self._marks.mark(name, kind, hashlib.sha256(sealed).hexdigest()) as deaths:
+                if deaths >= self._crash_limit:
+                    return f"sink cannot be opened: its process ended {deaths} times while it was opened"
+                sink.open()
+        except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; its deliveries wait, nothing is lost
             # Only our own texts are known to hold no secret (C53).
             why = str(error) if isinstance(error, HcpError) else f"{type(error).__name__}, {origin(error)}"
             log().warning("sink cannot be opened", sink=name, kind=kind, error=why)
@@ -111,9 +129,35 @@ class OpenSinks:
         weakref.finalize(opened, _close, sink, os.getpid())
         return opened
 
+    def _look(self, rows: Rows, authority: Authority, name: str) -> _Kept | str:
+        """Return what is known of a sink's row now; or why it cannot be used."""
+        if os.getpid() != self._pid:
+            self._kept, self._pid = {}, os.getpid()
+        sink = authority.sink(name)
+        if sink is not None and sink.held is not None:
+            return sink.held
+        at = (authority.tenant, name)
+        kept = self._kept.get(at)
+        if kept is not None and kept.version == authority.version:
+            return kept
+        found = rows.query("SELECT kind, options FROM sense_sink WHERE tenant = ? AND name = ?", at)
+        if not found:
+            self._kept.pop(at, None)
+            return SINK_MISSING
+        row = (str(found[0][0]), bytes(found[0][1]))
+        if kept is None or kept.row != row:
+            self._kept.pop(at, None)
+            kept = None  # let go of first: where nobody uses the old one it is closed before the new one opens
+            try:
+                traits = self._registry.traits(row[0], json.loads(self._vault.open(row[1])))
+            except HcpError as error:
+                return f"sink cannot be opened: {error}"
+            kept = self._kept[at] = _Kept(authority.version, row, SINK_MISSING if traits is None else traits)
+        kept.version = authority.version
+        return kept
+
 
 def _close(sink: Sink, pid: int) -> None:
     """Close a sink nobody holds any more; a child lets go of its parent's without touching what they share."""
-    if os.getpid() == pid:
-        with contextlib.suppress(Exception):
-            sink.close()
+    if os.getpid() == pid and not close_within(sink.close):
+        log().warning("sink does not close", sink=getattr(sink, "name", None), kind=sink.kind)

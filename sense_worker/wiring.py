@@ -20,6 +20,7 @@ from sense_worker.doorbell import Doorbell
 from sense_worker.drain import Drain
 from sense_worker.logs import log
 from sense_worker.open_sinks import OpenSinks
+from sense_worker.opening import Marks
 from sense_worker.ports import Ports
 from sense_worker.retry import Schedule
 from sense_worker.storage.authorities import Authorities
@@ -70,6 +71,7 @@ def audit_log(settings: Settings, vault: Vault, on_rotate: Callable[[Head], None
 
 
 CHAIN_FILE = "audit.chain"
+OPENING_FOLDER = "opening"
 PLUGINS_FILE = "sink-plugins.json"
 """Keeps which sink plugins this host can import, so that each process need not find out."""
 
@@ -116,7 +118,7 @@ def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:
         ledger=Ledger(database),
         authorities=Authorities(database, SqlAuthoritySource(database, kinds, vault)),
         audit=audit_log(settings, vault, rotated.append),
-        sinks=OpenSinks(kinds, vault),
+        sinks=OpenSinks(kinds, vault, Marks(settings.home / OPENING_FOLDER), settings.crash_limit),
         schedule=Schedule(settings.retry_schedule_s, settings.retry_jitter),
         crash_limit=settings.crash_limit,
         freshness_s=settings.freshness_s,

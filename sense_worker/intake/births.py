@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, cast
 from runtime_core.errors import WORKSPACE_NOT_SERVED
 from sense_worker.attempts import Judged, judged, not_served, sink_view
 from sense_worker.drain import WORKSPACE_RECHECK_S
+from sense_worker.open_sinks import OpenSink
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import AcceptedEvent, Claimed, DeliveryRecord
 from sense_worker.storage.states import SETTLED, State
+from sinks.registry import Traits
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from runtime_core.authority import Authority
     from runtime_core.identity import Micros, Route
     from runtime_core.pipeline import Attempt
-    from sense_worker.open_sinks import OpenSink
     from sense_worker.ports import Ports
     from sinks.protocol import Delivery, TransactionalSink
 
@@ -50,14 +51,17 @@ class Births:
         """Give one event its delivery for one route, in the state in which it begins."""
         lane = f"{authority.tenant}/{route.sink}"
         sink = authority.sink(route.sink)
-        opened = self._ports.sinks.get(self._ports.ledger.rows(self._connection), authority, route.sink)
-        if sink is None or isinstance(opened, str):
-            self._add(event, route, lane, State.HELD, due_at=NEVER, reason=str(opened))
+        rows = self._ports.ledger.rows(self._connection)
+        found: Traits | OpenSink | str | None = self._ports.sinks.traits(rows, authority, route.sink)
+        if isinstance(found, Traits) and (found.transactional or found.local):
+            found = self._ports.sinks.get(rows, authority, route.sink)
+        if sink is None or isinstance(found, str):
+            self._add(event, route, lane, State.HELD, due_at=NEVER, reason=str(found))
         elif not_served(authority, sink, event.activation_id):
             due = self._now + int(WORKSPACE_RECHECK_S * 1e6)
             self._add(event, route, lane, State.HELD, due_at=due, reason=WORKSPACE_NOT_SERVED)
-        elif opened.traits.transactional or opened.traits.local:
-            self._judge(authority, event, route, lane, opened)
+        elif isinstance(found, OpenSink):
+            self._judge(authority, event, route, lane, found)
         else:
             self._add(event, route, lane, State.PENDING)
             self.ring.add(lane)

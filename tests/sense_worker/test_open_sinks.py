@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
 from runtime_core.errors import UsageError
-from sense_worker import open_sinks
+from sense_worker import open_sinks, opening
+from sense_worker.drain import Drain, Work
 from sense_worker.open_sinks import OpenSink
+from sense_worker.opening import Marks
 from sense_worker.storage.rows import Rows as Statements
+from sense_worker.wiring import OPENING_FOLDER
 from sinks.protocol import SinkBase
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
@@ -26,18 +31,22 @@ class Door(SinkBase):
     """Opens when it is told to."""
 
     kind: ClassVar[str] = "door"
-    fault: ClassVar[Exception | None] = None
+    fault: ClassVar[BaseException | None] = None
     opened: ClassVar[int] = 0
     closed: ClassVar[int] = 0
     calls: ClassVar[list[str]] = []
+    way: ClassVar[threading.Event] = threading.Event()
+    """`open` and `close` wait for it."""
 
     def close(self):
+        self.way.wait()
         type(self).closed += 1
         self.calls.append("close")
 
     def open(self):
         type(self).opened += 1
         self.calls.append("open")
+        self.way.wait()
         if self.fault is not None:
             raise self.fault
 
@@ -50,15 +59,17 @@ def bench(tmp_path: Path, database: Database) -> Iterator[IntakeBench]:
     """Tenant t-red with the sink `door`."""
     Door.fault, Door.opened, Door.closed = None, 0, 0
     Door.calls.clear()
+    Door.way.set()
     registry = Registry()
     registry.register(Door)
     bench = IntakeBench(tmp_path, database, registry)
-    bench.rows.sink("door", "door")
+    bench.rows.sink("door", "door", audience="principal:ana")
     yield bench
+    Door.way.set()
     bench.close()
 
 
-def look(bench: IntakeBench) -> OpenSink | str:
+def look(bench: IntakeBench) -> OpenSink | str | None:
     """Ask for the sink once."""
     with bench.database.read() as connection:
         authority = bench.ports.authorities.current(connection, ["t-red"])["t-red"]
@@ -79,6 +90,7 @@ def test_a_sink_is_opened_once_whatever_else_changes(bench):
     [
         (ConnectionError("https://secret@host"), "sink cannot be opened: ConnectionError, at "),
         (UsageError("options.path", "is not there"), "sink cannot be opened: options.path: is not there"),
+        (SystemExit(3), "sink cannot be opened: SystemExit, at "),
     ],
 )
 def test_a_sink_that_could_not_be_opened_is_tried_again_later(bench, monkeypatch, fault, said):
@@ -136,3 +148,78 @@ def test_a_child_does_not_close_what_its_parent_opened(bench):
         os._exit(Door.closed)
 
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.case("C52")
+def test_a_sink_that_hangs_while_it_opens_holds_nobody_up(bench, monkeypatch):
+    """Whoever asks goes on at once; after a while it counts as one that fails, and it may come back."""
+    monkeypatch.setattr(open_sinks, "OPENING_S", 0.01)
+    Door.way.clear()
+    assert (look(bench), look(bench)) == (None, None)
+    monkeypatch.setattr(opening, "OPEN_LIMIT_S", 0.0)
+    assert look(bench) == "sink cannot be opened: open did not return within 10 s"
+    monkeypatch.setattr(open_sinks, "REOPEN_S", 0.0)
+    assert isinstance(look(bench), str)
+    assert Door.opened == 1
+
+    Door.way.set()
+    bench.ports.sinks.wait("t-red", "door")
+
+    assert isinstance(look(bench), OpenSink)
+
+
+@pytest.mark.case("C52")
+def test_a_drain_waits_for_a_sink_that_opens_slowly_outside_of_its_transaction(bench):
+    """Meanwhile others write; the drain that asked first claims when it is open."""
+    bench.granted(sink="door")
+    bench.record(bench.entry())
+    Door.way.clear()
+    claimed = []
+    drain = threading.Thread(target=lambda: claimed.append(Drain(bench.ports).claim("t-red/door")))
+    drain.start()
+    while not Door.opened:
+        threading.Event().wait(0.001)
+    begun = time.monotonic()
+    bench.rows.principal("ben")
+    assert time.monotonic() - begun < 1.0
+    Door.way.set()
+    drain.join()
+    assert isinstance(claimed[0], Work)
+
+
+@pytest.mark.case("C52")
+def test_a_sink_whose_opening_ends_its_process_is_left_alone(bench):
+    """Three processes of a host may die of it; then its deliveries are held, until a worker starts or time passes."""
+    Door.fault = None
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            setattr(Door, "open", lambda _: os._exit(3))  # noqa: B010 - it is a method to mypy
+            look(bench)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    assert look(bench) == "sink cannot be opened: its process ended 3 times while it was opened"
+    assert Door.opened == 0
+
+    Marks(bench.settings.home / OPENING_FOLDER).forget()
+    bench.ports.sinks.close()
+
+    assert isinstance(look(bench), OpenSink)
+    assert [*(bench.settings.home / OPENING_FOLDER).iterdir()] == []
+
+
+def test_a_sink_that_does_not_close_is_left_behind(bench, monkeypatch):
+    """Neither a stop nor the next sink in its place waits for it."""
+    monkeypatch.setattr(opening, "CLOSE_LIMIT_S", 0.01)
+    look(bench)
+    Door.way.clear()
+    bench.ports.sinks.close()
+    Door.way.set()
+    assert isinstance(look(bench), OpenSink)
+
+
+def test_a_reader_opens_no_sink_that_a_drain_serves(bench):
+    """What is not local is none of its business: it rings for it."""
+    bench.granted(sink="door")
+    bench.record(bench.entry())
+    assert Door.opened == 0
