@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sinks.notify_text import EMPTY, shortened, units
+from sinks.notify_watch import Note
 
 if TYPE_CHECKING:
     from apprise import NotifyBase
@@ -46,7 +47,7 @@ class Target:
         try:
             title, text = self._fitted(title, text)
         except ValueError:
-            return {"sent": False, "why": "is given a character longer than its messages may be", "never": True}
+            return Note("is given a character longer than its messages may be", never=True).answer()
         self._watch.clear()
         try:
             taken = self._service.notify(

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from sinks.protocol import Delivery
 
 FIELDS = ("pack_id", "ref", "subject", "principal", "publisher", "project", "tenant", "occurred_at", "id", "data")
-MARK = "… (shortened)"
-"""Stands where something was left out."""
+MARK = "… shortened"
+"""Stands where something was left out; no letter of it has a meaning in Markdown or HTML."""
 EMPTY = "(no text)"
 
 _HOLE = re.compile(r"\{\{|\}\}|\{([a-z_]*)\}|[{}]")

@@ -37,6 +37,10 @@ class Note(NamedTuple):
     after: tuple[str, ...] = ()
     """The header Retry-After, as it came."""
 
+    def answer(self) -> dict[str, Any]:
+        """Return what the parent is told."""
+        return {"sent": False, "why": self.why, "never": self.never, "after": self.after}
+
 
 class Watch:
     """Guards this process's sockets by `door` once `install` was called, and keeps notes from `clear` on."""
@@ -57,8 +61,7 @@ class Watch:
         raised = "" if error is None else f": {type(error).__name__}"
         found = self._notes or [Note(f"did not take it, and Apprise does not say why{raised}")]
         # Of several, one that may pass: then it is worth another try.
-        note = next((one for one in found if not one.never), found[-1])
-        return {"sent": False, "why": note.why, "never": note.never, "after": note.after}
+        return next((one for one in found if not one.never), found[-1]).answer()
 
     def answered(self, status: int, after: tuple[str, ...]) -> None:
         """Note a status of HTTP that is no success (C42)."""
