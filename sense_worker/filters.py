@@ -43,17 +43,20 @@ KEY_SHOWN = 64
 _PLACE = "filter"
 _WAY_OUT = "see docs/routes.md"
 _FAULT = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*)")
-_KEY = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_KEY = re.compile(r'Key not found in map : "?(.*?)"?$', re.DOTALL)
 _OVERLOAD = re.compile(r"No matching overloads found : (?:\((\w+)\)\.)?([^\s(]+)(?:\(([\w, ]+)\))?", re.ASCII)
 _TEXTS = (
     ("Iteration budget exceeded", "a loop of more than 10000 elements"),
     ("Applying SELECT to non-message type", "a field of what is no object"),
     ("Invalid container type", "an element of what is no list or object"),
+    ("<iter_range>", "a loop over what is no list or object"),
+    ("Invalid map key type", "a key that is no text, number or true and false"),
     ("Index error", "no such element of a list"),
     ("divide by zero", "division by zero"),
     ("modulus by zero", "division by zero"),
     ("overflow", "a number or moment out of range"),
     ("out of range", "a number or moment out of range"),
+    ("infinite-", "a number or moment out of range"),
     ("conversion", "a value that cannot be converted"),
     ("Invalid timezone", "no such time zone"),
     ('name "occurred_at"', "occurred_at outside of the years 1 to 9999"),
@@ -101,9 +104,9 @@ class Filter:
             known = key[1] in self._keys
             return _error(f"no such key: {key[1][:KEY_SHOWN]}" if known else "no such key")
         overload = _OVERLOAD.search(text)
-        if overload is not None:
+        if overload is not None and not overload[2].startswith("<"):
             of = ", ".join(filter(None, (overload[1], overload[3])))
-            return _error(f"wrong type for {overload[2].strip('_')}{f' of {of}' if of else ''}")
+            return _error(f"wrong type for {overload[2].strip('_@')}{f' of {of}' if of else ''}")
         return _error(next((told for part, told in _TEXTS if part in text), "cannot be evaluated"))
 
 
