@@ -6,13 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from sense_worker.cli import render
+from sense_worker.cli import render, sink_new
 from sense_worker.cli.acting import operator
 from sense_worker.cli.activations import ending
 from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, Option, OptionsJson, Overlap, SinkName, example, options, overlap
 
 app = typer.Typer(no_args_is_help=True, help="Where trigger events can go.")
+sink_new.register(app)
 
 
 @app.command("add", epilog=example("sink add ana-log jsonl --option path=/var/log/ana.jsonl --audience principal:ana"))
