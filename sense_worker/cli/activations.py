@@ -1,4 +1,4 @@
-"""`activate`, `rotate` and `deactivate`: a pack on the acting session (§1.6.activate)."""
+"""`activate`, `activations`, `rotate` and `deactivate`: packs on sessions (§1.6.activate)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Workspace = Annotated[Path | None, typer.Option("--workspace", metavar="DIR", he
 def register(app: typer.Typer, *, panel: str) -> None:
     """Add the commands of this file to the application."""
     app.command(rich_help_panel=panel, epilog=example("activate git --workspace ."))(activate)
+    app.command("activations", rich_help_panel=panel, epilog=example("activations --json"))(list_activations)
     app.command(rich_help_panel=panel, epilog=example("rotate act_0123456789abcdef --overlap 15m"))(rotate)
     app.command(rich_help_panel=panel, epilog=example("deactivate act_0123456789abcdef"))(deactivate)
 
@@ -33,6 +34,15 @@ def activate(
     with operator() as acting:
         row = acting.activate(pack, project=project, workspace=folder)
     render.print_row(row, f"activated {pack}; its adapter reads SENSE_ACTIVATION_FILE={row.file}", as_json=json)
+
+
+def list_activations(*, json: Json = False) -> None:
+    """List the activations that were not deactivated: one's own, an operator those of the tenant."""
+    with operator() as acting:
+        rows = acting.list_activations()
+    columns = {"ACTIVATION": "id", "PRINCIPAL": "principal", "PACK": "pack_id", "PROJECT": "project"}
+    columns |= {"WORKSPACE": "workspace", "SESSION": "session_id", "IT": "session"}
+    render.print_table(rows, columns, as_json=json, empty="no activations; `sense-worker activate PACK`")
 
 
 def rotate(

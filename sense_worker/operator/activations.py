@@ -9,9 +9,10 @@ import sqlalchemy as sa
 
 from runtime_core.errors import Conflict, NotFound, UsageError
 from sense_worker.operator.acting import file_stands, write_private
+from sense_worker.operator.activation_files import file_of, skill_of
 from sense_worker.operator.desk import Desk, need_control_plane, new_id, new_secret
 from sense_worker.operator.names import pack_name, plain_id
-from sense_worker.operator.views import IssuedActivation
+from sense_worker.operator.views import ActivationView, IssuedActivation
 from sense_worker.storage.schema import ACTIVATION, SESSION
 
 if TYPE_CHECKING:
@@ -99,6 +100,19 @@ class Activations(Desk):
             self._skill(row).unlink(missing_ok=True)
         return self._activation_view(row, at)
 
+    def list_activations(self) -> list[ActivationView]:
+        """Return the activations that were not deactivated, the newest first: one's own, an operator's tenant's."""
+        a, s = ACTIVATION.c, SESSION.c
+        with self._reading() as (connection, acting):
+            now = self._database.now(connection)
+            ends = sa.case((s.revoked_at.is_not(None), "revoked"), (s.expires_at <= now, "expired"), else_="stands")
+            columns = (a.id, s.principal, a.session_id, a.pack_id, a.project_id, a.workspace, a.created_at, ends)
+            query = sa.select(*columns).join(SESSION, s.id == a.session_id)
+            query = query.where(a.tenant == acting.tenant, a.revoked_at.is_(None))
+            if not acting.operator:
+                query = query.where(s.principal == acting.principal)
+            return [ActivationView(*row) for row in connection.execute(query.order_by(a.created_at.desc(), a.id))]
+
     @staticmethod
     def _beside(row: Any) -> tuple[sa.ColumnElement[bool], ...]:
         """Name the activations of the same pack on the same session."""
@@ -112,7 +126,7 @@ class Activations(Desk):
         query = sa.select(ACTIVATION, s.principal).join(SESSION, s.id == a.session_id)
         row = change.one(query.where(a.tenant == acting.tenant, a.id == activation_id))
         if row is None or not (acting.operator or row.principal == acting.principal):
-            raise NotFound("activation", f"there is no {activation_id!r}", "see `sense-worker activate --help`")
+            raise NotFound("activation", f"there is no {activation_id!r}", "see `sense-worker activations`")
         change.pack_id, change.project = row.pack_id, row.project_id
         return row
 
@@ -144,11 +158,10 @@ class Activations(Desk):
             return self._vault.open(connection.execute(sa.select(table.c.secret).where(*where)).one()[0]).decode()
 
     def _file(self, activation_id: str) -> Path:
-        return self.settings.home / "activations" / f"{activation_id}.json"
+        return file_of(self.settings.home, activation_id)
 
     def _skill(self, row: Any) -> Path:
-        session_id, pack_id = str(row.session_id), str(row.pack_id)
-        return self.settings.home / "sessions" / session_id / pack_id / "SKILL.md"
+        return skill_of(self.settings.home, str(row.session_id), str(row.pack_id))
 
     def _activation_view(self, row: Any, revoked_at: int | None) -> IssuedActivation:
         files = (str(self._file(row.id)), str(self._skill(row)))

@@ -9,16 +9,18 @@ import sqlalchemy as sa
 
 from runtime_core.errors import Conflict, NotFound, UsageError
 from sense_worker.operator.acting import Draft, SessionFile
+from sense_worker.operator.activation_files import forget_files
 from sense_worker.operator.desk import Desk, need_principal, need_project, new_id, new_secret
 from sense_worker.operator.names import kind_of, lasting, plain_id
 from sense_worker.operator.session_places import place_free
 from sense_worker.operator.views import IssuedSession, PrincipalView, ProjectView, SessionView
-from sense_worker.storage.schema import MEMBERSHIP, PRINCIPAL, PROJECT, SESSION
+from sense_worker.storage.schema import ACTIVATION, MEMBERSHIP, PRINCIPAL, PROJECT, SESSION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sense_worker.operator.desk import Change
+    from sense_worker.operator.activation_files import forget_files
+from sense_worker.operator.desk import Change
 
 DAY_S = 86_400.0
 
@@ -100,18 +102,23 @@ class Principals(Desk):
             return [SessionView(*row) for row in connection.execute(query.order_by(s.created_at.desc(), s.id))]
 
     def revoke_session(self, session_id: str) -> SessionView:
-        """Revoke a session: nothing more is accepted or delivered under it, or under its activations."""
-        s = SESSION.c
+        """Revoke a session: nothing more is accepted or delivered under it, or under its activations.
+
+        The files of its activations on this host are removed: their secrets are good for nothing any more.
+        """
+        s, a = SESSION.c, ACTIVATION.c
         with self._change("session.revoke", session_id) as change:
             where = (s.tenant == change.acting.tenant, s.id == session_id)
             row = change.one(sa.select(s.id, s.principal, s.created_at, s.expires_at, s.revoked_at).where(*where))
             if row is None:
                 raise NotFound("session", f"there is no {session_id!r}", "see `sense-worker session list`")
-            if row.revoked_at is not None:
-                change.nothing = True
-                return SessionView(*row)
-            change.run(sa.update(SESSION).where(*where).values(revoked_at=change.now))
-            return SessionView(row.id, row.principal, row.created_at, row.expires_at, change.now)
+            change.nothing = row.revoked_at is not None
+            if not change.nothing:
+                change.run(sa.update(SESSION).where(*where).values(revoked_at=change.now))
+            its = (a.tenant == change.acting.tenant, a.session_id == session_id)
+            activations = change.connection.execute(sa.select(a.id, a.pack_id).where(*its)).all()
+        forget_files(self.settings.home, session_id, [(str(one.id), str(one.pack_id)) for one in activations])
+        return SessionView(row.id, row.principal, row.created_at, row.expires_at, row.revoked_at or change.now)
 
     def add_project(self, name: str) -> ProjectView:
         """Add a project. The same again changes nothing."""

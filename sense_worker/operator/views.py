@@ -205,6 +205,21 @@ class IssuedActivation:
 
 
 @dataclass(frozen=True, slots=True)
+class ActivationView:
+    """An activation that was not deactivated, as a list shows it."""
+
+    id: str
+    principal: str
+    session_id: str
+    pack_id: str
+    project: str | None
+    workspace: str | None
+    created_at: int
+    session: str
+    """What its session is: `stands`, `revoked` or `expired`."""
+
+
+@dataclass(frozen=True, slots=True)
 class RotatedActivation:
     """An activation with a new secret, which stands in the file that its adapter reads."""
 

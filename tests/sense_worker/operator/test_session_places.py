@@ -88,3 +88,30 @@ def test_a_link_in_the_place_of_an_activations_file_is_refused_before_anything_c
     with pytest.raises(UsageError, match=r"SKILL\.md: is a link"):
         ana.activate("mail")
     assert (world.count(ACTIVATION), world.version()) == standing
+
+
+def test_a_revoked_session_leaves_no_file_of_its_activations(world, ana):
+    """A web app's login that ended leaves neither a secret nor a skill on the host; other sessions keep theirs."""
+    world.operator.install_pack(world.pack())
+    made, others = ana.activate("mail"), world.operator.activate("mail")
+
+    world.operator.revoke_session(ana.acting.session_id)
+
+    assert not Path(made.file).exists()
+    assert not Path(made.skill).parent.parent.exists()
+    assert Path(others.file).exists()
+    assert Path(others.skill).exists()
+
+
+def test_activations_are_listed_with_what_their_session_is(world, ana):
+    """One's own to anyone, the tenant's to an operator; one of a revoked session says so; a deactivated one is gone."""
+    world.operator.install_pack(world.pack())
+    first, second = ana.activate("mail"), world.operator.activate("mail")
+    assert [one.id for one in ana.list_activations()] == [first.id]
+
+    world.operator.revoke_session(first.session_id)
+
+    listed = {one.id: one.session for one in world.operator.list_activations()}
+    assert listed == {first.id: "revoked", second.id: "stands"}
+    world.operator.deactivate(second.id)
+    assert [one.id for one in world.operator.list_activations()] == [first.id]
