@@ -34,8 +34,8 @@ DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://name:password@host
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _REFERENCE = re.compile(r"\$(?:\w+|\{[^}]*\})")
-_WHOLE = re.compile(r"[0-9]{1,15}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
+_WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
+_DECIMAL = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 _SCHEMA = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
 _DB_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _PASSWORD = re.compile(r"(?<=://)([^/?#@:]*):.*@")

@@ -114,7 +114,9 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost door of the process
-        with contextlib.suppress(BrokenPipeError):
+        if isinstance(error, OSError) and error.filename is None:
+            _drop_output()  # on a full disk it would fail again, at exit
+        with contextlib.suppress(OSError):
             return failures.report(error, debug=invocation.debug)
         return failures.exit_code(error)
     return code if isinstance(code, int) else 0
@@ -122,14 +124,26 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """Run the command line of this process; the console script."""
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character gets its escape
     sys.exit(run())
 
 
+def _open_closed() -> None:
+    """Put the null device where a standard stream is closed: the first file that is opened would take its place."""
+    names = ("stdin", "stdout", "stderr")
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) < len(names):
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+    for number, name in enumerate(names):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
+
+
 def _drop_output() -> None:
-    """Nobody reads standard output any more: what is still buffered goes nowhere, silently, also at exit."""
+    """Nobody takes what standard output is given: what is still buffered goes nowhere, silently, also at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)

@@ -174,7 +174,7 @@ def test_no_setting_takes_an_empty_value(name: str, value: str):
         ("SENSE_INTAKE", "9" * 5_000, "whole number"),
         ("SENSE_SWEEP_S", "nan", "a number such as"),
         ("SENSE_SWEEP_S", "inf", "a number such as"),
-        ("SENSE_SWEEP_S", "-1", "a number such as"),
+        ("SENSE_SWEEP_S", "-1", "greater than or equal to 0.05"),
         ("SENSE_SWEEP_S", "1e9", "a number such as"),
         ("SENSE_SWEEP_S", "hunter2", "a number such as"),
         ("SENSE_ANCHOR_S", "6", "less than or equal to 5"),

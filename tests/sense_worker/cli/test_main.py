@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,7 +39,7 @@ LEAVES = dict(leaves(COMMAND))
 
 
 EXPECTED = """
-    init up worker demo status health version publish explain activate rotate deactivate check schema
+    init up worker demo status health version publish explain activate activations rotate deactivate check schema
     exec connect disconnect availability doctor
     pack-lint pack-install pack-list pack-show pack-remove
     principal-add principal-list principal-disable principal-enable
@@ -215,6 +216,27 @@ def test_a_reader_that_went_away_is_no_traceback(arguments):
         )
 
     assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("arguments", [["version", "--json"], ["--help"]], ids=" ".join)
+def test_a_full_disk_behind_the_output_is_one_line(arguments):
+    """Output that cannot be written fails the command, in one line that says so."""
+    with Path("/dev/full").open("wb") as full:
+        called = [sys.executable, "-m", "sense_worker.cli.main", *arguments]
+        done = subprocess.run(called, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("error: output: No space left on device")
+
+
+def test_closed_streams_are_no_fault():
+    """Without standard output or error a command does its work, and no file it opens takes their place."""
+    script = f"{sys.executable} -m sense_worker.cli.main"
+    closed = f"{script} version >&- && {script} version >&- 2>&- <&- && {script} version 2>&-; {script} pack lint /x 2>&-"
+
+    done = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stdout.count("sense-worker "), done.stderr) == (2, 1, "")
 
 
 def test_an_unknown_setting_is_a_warning_line(tmp_path, monkeypatch, capsys):
