@@ -19,7 +19,6 @@ from sense_worker.storage.schema import ACTIVATION, MEMBERSHIP, PRINCIPAL, PROJE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sense_worker.operator.activation_files import forget_files
 from sense_worker.operator.desk import Change
 
 DAY_S = 86_400.0
