@@ -132,4 +132,4 @@ class Webhook(SinkBase):
 
 
 def _refused(reason: object) -> UsageError:
-    return UsageError("options.url", str(reason), f"{SETTING}=10.0.0.0/8 where the operator means it")
+    return UsageError("options.url", str(reason), f"such as {SETTING}=10.0.0.0/8")

@@ -54,6 +54,7 @@ class Receiver:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept)]
+        self._sockets: list[socket.socket] = []
 
     @property
     def url(self) -> str:
@@ -65,8 +66,9 @@ class Receiver:
 
     def __exit__(self, *raised: object) -> None:
         self.over.set()
-        with contextlib.suppress(OSError):  # what wakes the thread in accept
-            self._listener.shutdown(socket.SHUT_RDWR)
+        for one in (self._listener, *self._sockets):
+            with contextlib.suppress(OSError):  # what wakes the thread that waits in accept or for a next request
+                one.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         for thread in self._threads:
             thread.join(10)
@@ -76,6 +78,7 @@ class Receiver:
             while not self.over.is_set():
                 connection, _ = self._listener.accept()
                 self.connections += 1
+                self._sockets.append(connection)
                 thread = threading.Thread(target=self._serve, args=(connection,))
                 self._threads.append(thread)
                 thread.start()
