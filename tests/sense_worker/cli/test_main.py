@@ -46,7 +46,7 @@ EXPECTED = """
     session-create session-list session-rotate session-revoke
     project-add project-add-member project-remove-member project-list
     grant-add grant-revoke grant-list
-    sink-add sink-list sink-show sink-set sink-rotate sink-test sink-pause sink-resume sink-remove
+    sink-new sink-add sink-list sink-show sink-set sink-rotate sink-test sink-pause sink-resume sink-remove
     route-add route-list route-remove
     deliveries-list deliveries-show dead-list dead-show audit-tail audit-verify
     inbox-list inbox-counts inbox-see inbox-read inbox-unread inbox-archive inbox-unarchive inbox-snooze inbox-wake
