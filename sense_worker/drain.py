@@ -332,7 +332,8 @@ class Drain:
             else:
                 admitted.append(one)
         if admitted and isinstance(opened.sink, TransactionalSink):
-            opened.sink.write([sink_view(one) for one in admitted], ports.ledger.rows(connection))
+            rows = ports.ledger.rows(connection, mostly_new=True)
+            opened.sink.write([sink_view(one) for one in admitted], rows)
             settlements += [self._settlement(one.claimed, one.attempt, Delivered(), now) for one in admitted]
             recorded += [one.attempt for one in admitted]
             admitted = []

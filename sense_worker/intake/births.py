@@ -69,7 +69,7 @@ class Births:
     def write(self) -> None:
         """Insert the deliveries, and what transactional sinks make of theirs."""
         self._ports.ledger.insert_deliveries(self._connection, self._deliveries)
-        rows = self._ports.ledger.rows(self._connection, fresh=True)
+        rows = self._ports.ledger.rows(self._connection, mostly_new=True)
         for sink, batch in self._transactional.values():
             sink.write(batch, rows)
 

@@ -65,9 +65,9 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._kind = database.kind
 
-    def rows(self, connection: sa.Connection, *, fresh: bool = False) -> Rows:
-        """Return the bulk writer of this transaction."""
-        return Rows(connection, self._kind, fresh=fresh)
+    def rows(self, connection: sa.Connection, *, fresh: bool = False, mostly_new: bool = False) -> Rows:
+        """Return the bulk writer of this transaction (see `Rows`)."""
+        return Rows(connection, self._kind, fresh=fresh, mostly_new=mostly_new)
 
     def insert_events(self, connection: sa.Connection, records: Sequence[EventRecord]) -> dict[bytes, Known]:
         """Insert events that are not there yet; returns what was there before, by id. Ids must be distinct."""

@@ -1,8 +1,8 @@
 """Rows: bulk inserts in the ledger's transaction, at the speed of each driver.
 
 SQLite takes `executemany`; PostgreSQL takes COPY for rows that cannot exist yet (children of an event this very
-transaction inserted) and INSERT … ON CONFLICT DO NOTHING for all others. Measured at 500 rows a transaction on two
-cores, COPY is about four times an executemany.
+transaction inserted) or hardly ever do, and INSERT … ON CONFLICT DO NOTHING for all others. Measured at 500 rows a
+transaction on two cores, COPY is about four times an executemany.
 """
 
 from __future__ import annotations
@@ -24,31 +24,37 @@ _ADDED_AT_ONCE = 100
 
 
 class Rows:
-    """Implements `sinks.protocol.RowWriter` over one connection. `fresh`: no row of these can exist yet."""
+    """Implements `sinks.protocol.RowWriter` over one connection.
+
+    `fresh`: no row of these can exist yet. `mostly_new`: one of them may, though hardly ever (an inbox item outlives
+    its event, whose message id may be used again after the retention).
+    """
 
     def __init__(
-        self, connection: sa.Connection, kind: Literal["sqlite", "postgresql"], *, fresh: bool = False
+        self,
+        connection: sa.Connection,
+        kind: Literal["sqlite", "postgresql"],
+        *,
+        fresh: bool = False,
+        mostly_new: bool = False,
     ) -> None:
         self._cursor = connection.connection.cursor()
         self._kind = kind
         self._fresh = fresh
+        self._mostly_new = mostly_new
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> int:
         """Insert rows; one whose primary key exists is left as it is. Returns how many were inserted."""
         if not rows:
             return 0
-        names = ", ".join(columns)
-        if self._fresh and self._kind == "postgresql":
-            with self._cursor.copy(f"COPY {table} ({names}) FROM STDIN") as copy:
-                for row in rows:
-                    copy.write_row(row)
-        else:
-            mark = "?" if self._kind == "sqlite" else "%s"
-            marks = ", ".join([mark] * len(columns))
-            self._cursor.executemany(
-                f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING",  # noqa: S608 - our own names
-                rows,
-            )
+        if self._kind == "postgresql" and self._copied(table, columns, rows):
+            return len(rows)
+        mark = "?" if self._kind == "sqlite" else "%s"
+        names, marks = ", ".join(columns), ", ".join([mark] * len(columns))
+        self._cursor.executemany(
+            f"INSERT INTO {table} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING",  # noqa: S608 - our own names
+            rows,
+        )
         return int(self._cursor.rowcount)
 
     def add(
@@ -73,6 +79,29 @@ class Rows:
             columns = [list(column) for column in zip(*rows, strict=True)]
             found = self._cursor.execute(sql, columns).fetchall()
         return {tuple(row[: len(key)]): tuple(row[len(key) :]) for row in found}
+
+    def _copied(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> bool:
+        """Copy rows where that may be done; returns whether they are there now, all of them or none."""
+        if self._fresh:
+            self._copy(table, columns, rows)
+            return True
+        if not self._mostly_new:
+            return False
+        from psycopg.errors import UniqueViolation
+
+        self._cursor.execute("SAVEPOINT copied")
+        try:
+            self._copy(table, columns, rows)
+        except UniqueViolation:
+            self._cursor.execute("ROLLBACK TO SAVEPOINT copied")
+            return False
+        self._cursor.execute("RELEASE SAVEPOINT copied")
+        return True
+
+    def _copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        with self._cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
 
     def execute_many(self, sql: str, rows: Sequence[Sequence[object]]) -> int:
         """Run one statement per row, `?` as the mark on both databases; returns how many rows it touched."""
