@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 import traceback
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis
 import sqlalchemy as sa
+from celery import Celery
 
-from runtime_core.errors import ExecTimeout, UsageError
+from runtime_core.errors import ExecRefused, ExecTimeout, UsageError
+from sense_worker.client import seal_for_celery
 from sense_worker.intake.health import EXEC_HEALTH_KEY
 from sense_worker.storage.engine import Database
 from tests.live.exec_worlds import ExecWorld, quick_on_one_kind
@@ -63,7 +66,7 @@ class Told:
     """All that Redis is told while it lasts, and at its end all that it holds."""
 
     def __init__(self, url: str) -> None:
-        self._client = redis.Redis.from_url(url, protocol=2)
+        self._client = redis.Redis.from_url(url, protocol=2, socket_timeout=120)  # a worker that starts says nothing
         self.commands: list[str] = []
         self._monitor = self._client.monitor()
         self._monitor.__enter__()
@@ -163,6 +166,7 @@ def run_all(world: CanaryWorld, client: RuntimeClient) -> dict[str, ResultEnvelo
     for name in ("show", "break", "add"):
         found[name] = client.exec("tool", f"tool.{name}", arg, idempotency_key=f"key-{name}")
     found["timed out"] = client.submit("tool", "tool.wait", arg, timeout_s=2).result(wait_s=30)
+    found["by Celery"] = by_celery(world, "tool.show", arg)
     cancelled = client.submit("tool", "tool.wait", arg)
     until(lambda: cancelled.status() == "accepted")
     cancelled.cancel()
@@ -170,10 +174,21 @@ def run_all(world: CanaryWorld, client: RuntimeClient) -> dict[str, ResultEnvelo
     return found
 
 
+def by_celery(world: CanaryWorld, verb: str, args: dict[str, Any]) -> ResultEnvelope:
+    """Run a command as a host does that runs Celery."""
+    url = world.settings.broker_url
+    with closing(Celery("web", broker=url, backend=url, set_as_current=False)) as app:
+        call = seal_for_celery(world.held, "tool", verb, args, timeout_s=60)
+        return call.opened(app.send_task(call.task, kwargs=call.kwargs, queue=call.queue).get(timeout=60))
+
+
 def raised(world: CanaryWorld) -> str:
-    """Return the tracebacks of a client whose request cannot be asked for, and of one that is not answered."""
-    told = []
+    """Return the tracebacks of a client whose request cannot be asked for, is refused, or is not answered."""
+    told, secret = [], {"text": "canary-arg"}  # by name: a traceback shows the line of the call
     with world.runtime() as client:
+        with pytest.raises(ExecRefused) as turned:
+            client.exec("NO ID", "tool.show", secret)
+        told += traceback.format_exception(turned.value)
         for args, options in (({"text": "canary-arg", "n": float("nan")}, {}), ({"text": "canary-arg"}, {"lane": "x"})):
             with pytest.raises(UsageError) as refused:
                 client.submit("tool", "tool.show", args, **options)  # type: ignore[arg-type]
@@ -210,6 +225,7 @@ def test_no_canary_leaves_its_place(world):
         "break": ("exited 3", {"stdout": "", "stderr": "***\n"}),
         "add": (None, {"stdout": "added\n", "stderr": ""}),
         "timed out": (timed_out, None),
+        "by Celery": (None, shown),
         "cancelled": ("cancelled", None),
     }
     places = world.left() | {"redis": told.everything(), "errors": text_of_errors.encode()}
