@@ -35,15 +35,15 @@ class _Serving:
 
 
 class HttpReceiver(_Serving):
-    """Answers each POST with what `answer` returns for its path and body."""
+    """Answers each request with what `answer` returns for its path and body."""
 
     def __init__(self, answer: Callable[[str, bytes], Answer] = lambda path, body: Answer(200)) -> None:
         self.requests: list[tuple[str, bytes]] = []
         receiver = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+            def do_GET(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
                 receiver.requests.append((self.path, body))
                 given = answer(self.path, body)
                 self.send_response(given.status)
@@ -51,6 +51,9 @@ class HttpReceiver(_Serving):
                     self.send_header(name.replace("_", "-"), value)
                 self.end_headers()
                 self.wfile.write(given.body)
+
+            def do_POST(self) -> None:
+                self.do_GET()
 
             def log_message(self, *args: Any) -> None: ...
 

@@ -42,7 +42,7 @@ def answer_of(path: str, body: bytes) -> Answer:
         return Answer(200 if units(text) <= limit else 400)
     status = path.rpartition("/")[2]
     if status == "302":
-        return Answer(302, Location="http://127.0.0.1:1/elsewhere")
+        return Answer(302, Location="/elsewhere")
     return Answer(int(status) if status.isdigit() else 200, Retry_After="7")
 
 
@@ -111,7 +111,21 @@ def test_what_is_shown_is_the_host_where_it_is_one(place):
 )
 def test_a_failure_is_told_with_its_cause(place, name, why, never, after):
     """Status or cause, whether another try may help, how long the receiver asks to wait; no redirect is followed."""
+    before = len(place.http.requests)
     assert place.send(name) == {"sent": False, "why": why, "never": never, "after": after}
+    assert [path for path, _ in place.http.requests[before:] if path == "/elsewhere"] == []
+
+
+@pytest.mark.case("C53")
+def test_of_what_is_raised_the_class_is_told():
+    """Where nothing was seen on the network, an exception's text stays where it is."""
+    watch = Watch(Door((), "SENSE_SINK_NETWORKS"))
+    assert watch.failure(RuntimeError("MARK")) == {
+        "sent": False,
+        "why": "did not take it, and Apprise does not say why: RuntimeError",
+        "never": False,
+        "after": (),
+    }
 
 
 @pytest.mark.case("C46")
