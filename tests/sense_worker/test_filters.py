@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +19,20 @@ from hypothesis import strategies as st
 from runtime_core.errors import UsageError
 from runtime_core.event import TriggerEvent, parse_body
 from sense_worker import filters
-from sense_worker.filter_bounds import PATTERN_LIMIT, pattern_size
-from sense_worker.filters import BODY_BYTES, LENGTH_LIMIT, NO, UNAVAILABLE, Filter, Filtering, check_filter, moment_of
+from sense_worker.filter_bounds import LOOP_LIMIT, PATTERN_LIMIT, pattern_size
+from sense_worker.filters import (
+    BODY_BYTES,
+    CPU_S,
+    LENGTH_LIMIT,
+    NO,
+    UNAVAILABLE,
+    Filter,
+    Filtering,
+    check_filter,
+    moment_of,
+)
 
+ROUTES_MD = Path(__file__).resolve().parents[2] / "docs/routes.md"
 NOON = "2026-06-01T12:00:00Z"
 SECRET = "canary-3f9c"
 
@@ -337,6 +350,33 @@ def test_the_library_is_loaded_by_the_first_filter_alone():
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
 
     assert done.stdout == "False True\n"
+
+
+def _documented() -> list[str]:
+    """Return every filter of docs/routes.md."""
+    (block,) = re.findall(r"```cel\n(.*?)```", ROUTES_MD.read_text(), re.DOTALL)
+    return block.splitlines()
+
+
+@pytest.mark.parametrize("text", _documented())
+def test_a_documented_filter_is_one(text):
+    """Every condition of docs/routes.md can be saved."""
+    check_filter(text)
+
+
+def test_the_documented_limits_are_the_limits():
+    """What docs/routes.md says of bytes, steps, characters and time."""
+    text = " ".join(ROUTES_MD.read_text().split())
+
+    for said in (
+        f"more than {LENGTH_LIMIT // 1024} KiB,",
+        f"limited to {BODY_BYTES // 1024} KiB of body",
+        f"more than {LOOP_LIMIT} steps an element",
+        f"more than {PATTERN_LIMIT} characters of regular expressions",
+        f"(`[0-9a-f]{{40}}` has {pattern_size('[0-9a-f]{40}')})",
+        f"one owner to {CPU_S:g} s of CPU time",
+    ):
+        assert said in text
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,15 @@ from sense_worker.cli import main
 from sense_worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[3]
-DOCUMENTS = ("README.md", "docs/operate.md", "docs/sinks.md", "docs/wire.md", "docs/scenarios.md", "CONTRIBUTING.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/operate.md",
+    "docs/sinks.md",
+    "docs/routes.md",
+    "docs/wire.md",
+    "docs/scenarios.md",
+    "CONTRIBUTING.md",
+)
 KNOWN_SETTINGS = {f"SENSE_{field.upper()}" for field in Settings.model_fields if field != "home"}
 
 

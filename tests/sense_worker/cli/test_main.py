@@ -47,8 +47,8 @@ EXPECTED = """
     project-add project-add-member project-remove-member project-list
     grant-add grant-revoke grant-list
     sink-new sink-add sink-list sink-show sink-set sink-rotate sink-test sink-pause sink-resume sink-remove
-    route-add route-list route-remove
-    deliveries-list deliveries-show dead-list dead-show audit-tail audit-verify
+    route-add route-list route-remove route-test
+    deliveries-list deliveries-show deliveries-replay dead-list dead-show audit-tail audit-verify
     inbox-list inbox-counts inbox-see inbox-read inbox-unread inbox-archive inbox-unarchive inbox-snooze inbox-wake
     inbox-prune
 """
@@ -232,7 +232,9 @@ def test_a_full_disk_behind_the_output_is_one_line(arguments):
 def test_closed_streams_are_no_fault():
     """Without standard output or error a command does its work, and no file it opens takes their place."""
     script = f"{sys.executable} -m sense_worker.cli.main"
-    closed = f"{script} version >&- && {script} version >&- 2>&- <&- && {script} version 2>&-; {script} pack lint /x 2>&-"
+    closed = (
+        f"{script} version >&- && {script} version >&- 2>&- <&- && {script} version 2>&-; {script} pack lint /x 2>&-"
+    )
 
     done = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, check=False, timeout=60)
 
