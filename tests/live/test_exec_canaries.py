@@ -14,7 +14,6 @@ from celery import Celery
 
 from runtime_core.errors import ExecRefused, ExecTimeout, UsageError
 from sense_worker.client import seal_for_celery
-from sense_worker.intake.health import EXEC_HEALTH_KEY
 from sense_worker.storage.engine import Database
 from tests.live.exec_worlds import ExecWorld, quick_on_one_kind
 from tests.live.worlds import until
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
     from runtime_core.envelope import ResultEnvelope
     from sense_worker.client import RuntimeClient
 
-UP = """
-import sys
-
-from sense_worker.cli.main import main
-
-sys.argv = ["sense-worker", "up"]
-main()
-"""
 TOOL = """#!/bin/sh
 case "$1" in
   login) echo "canary-connect-noise $2" >&2
@@ -119,12 +110,6 @@ class CanaryWorld(ExecWorld):
         }
         return surface, policy
 
-    def up(self) -> None:
-        """Start `up`, at the level of its log that tells most; its readers read when this returns."""
-        self.worker(UP, SENSE_LOG_LEVEL="debug", SENSE_INTAKE="1", SENSE_CONCURRENCY="1")
-        with self.client() as client:
-            until(lambda: client.exists(EXEC_HEALTH_KEY), 60, "the exec reader")
-
     def left(self) -> dict[str, bytes]:
         """Return every file under the home, and every row of both databases, by where they are."""
         found = {str(path): path.read_bytes() for path in self.home.rglob("*") if path.is_file()}
@@ -205,7 +190,7 @@ def raised(world: CanaryWorld) -> str:
 def test_no_canary_leaves_its_place(world):
     """Args, binding material, connect output and session secret appear in no log, line, key, row, result or error."""
     told = Told(str(world.settings.redis_url))
-    world.up()
+    world.commands(SENSE_LOG_LEVEL="debug")
     with world.runtime() as client:
         results = run_all(world, client)
     text_of_errors = raised(world)
