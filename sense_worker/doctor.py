@@ -1,4 +1,4 @@
-"""Doctor: what this host can do, and what it lacks (DESIGN §8): walls, keyring, server, database, keys, binaries."""
+"""Doctor: what this host can do and lacks (DESIGN §8): walls, keyring, server, database, keys, binaries, plugins."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from sense_worker.storage.migrate import check_schema
 from sense_worker.storage.schema import PACK, REVISION
 from sense_worker.up_file import discover_redis_url
 from sense_worker.vault import Vault
+from sense_worker.wiring import sink_host
+from sinks.registry import Registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,6 +61,7 @@ def examine(settings: Settings) -> Diagnosis:
         *_safely("keyring", look.keyring),
         *_safely("sandbox", _walls),
         *_safely("packs", look.packs),
+        *_safely("sink plugins", look.plugins),
     ]
     look.close()
     return Diagnosis(all(one.state != MISSING for one in findings), tuple(findings))
@@ -139,6 +142,15 @@ class _Look:
             if manifest.sandbox.posture == "native-local":
                 yield Examined(name, NOTE, "native-local: runs outside the sandbox, as the worker's account")
             yield _binary(name, manifest.bin, row.allowed_bins.get(manifest.bin))
+
+    def plugins(self) -> Iterator[Examined]:
+        """Tell of the installed sink plugins, each tried anew; what is found is not kept."""
+        kinds = Registry.load(sink_host(self._settings))
+        for fault in kinds.faults:
+            yield Examined(f"sink plugin {fault.entry_point or '?'}", MISSING, f"{fault.package}: {fault.reason}")
+        for kind in kinds.kinds():
+            if kind not in Registry().kinds():
+                yield Examined(f"sink plugin {kind}", OK, "loads")
 
     def close(self) -> None:
         if self._opened is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from runtime_core.adapters.walls import posture_report
@@ -9,7 +11,9 @@ from sense_worker.doctor import examine
 from sense_worker.hubs.places import Desktop
 from sense_worker.operator import Operator
 from sense_worker.settings import Settings
+from sense_worker.wiring import PLUGINS_FILE
 from tests.sense_worker.cli.notes_home import install
+from tests.sinks.sites import Site
 
 
 def states(cli, code):
@@ -80,3 +84,18 @@ def test_with_postgresql_credentials_stand_in_the_table(tmp_path, postgresql_url
 
     assert found["keyring"] == "okcredentials stand encrypted in the table, the ledger is PostgreSQL"
     assert found["database"] == "okpostgresql, schema current"
+
+
+@pytest.mark.case("C52")
+def test_sink_plugins_are_told_by_entry_point_and_package(cli, tmp_path, monkeypatch):
+    """One that ends its process at import is missing, and why; one that loads is well; nothing is kept of it."""
+    site = Site(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    site.good("zz-good", "good")
+    site.install("zz-exits", "exits = zz_exits:Sink", "import os; os._exit(3)")
+    found = states(cli, 1)
+    assert found["sink plugin good"] == ("ok", "loads")
+    assert found["sink plugin exits"] == ("missing", "zz-exits 1.0: its import ends the process, with exit code 3")
+    assert not (cli.home / PLUGINS_FILE).exists()
+    for module in site.modules:
+        sys.modules.pop(module, None)
