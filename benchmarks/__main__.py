@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import cpu, execute, policy
+from benchmarks import cpu, execute, policy, webhook
 from benchmarks.world import World, wait_until
 from sense_worker.storage.rows import Rows
 
@@ -45,6 +45,8 @@ def main() -> None:
     parser.add_argument(
         "--exec", action="store_true", help="only the round trip of a command, some two minutes a database"
     )
+    parser.add_argument("--webhook", action="store_true", help="only deliveries to a webhook, some minutes a database")
+    parser.add_argument("--deliveries", type=int, default=3_000, help="deliveries per round of --webhook")
     parser.add_argument("--calls", type=int, default=800, help="calls per round of --exec (default 800)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON only")
     parser.add_argument("--keep", action="store_true", help=f"write it to {RESULTS.name} among the results")
@@ -57,6 +59,11 @@ def main() -> None:
         for database in databases:
             say(f"{database}: commands")
             result["exec"][database] = execute.run(database, wanted.rounds, wanted.calls)
+    elif wanted.webhook:
+        result["webhook"] = {}
+        for database in databases:
+            say(f"{database}: deliveries to a webhook")
+            result["webhook"][database] = webhook.run(database, wanted.rounds, wanted.deliveries)
     else:
         result["policy"] = policy.run()
         for database in () if wanted.policy else databases:
@@ -64,7 +71,8 @@ def main() -> None:
     result["seconds"] = round(time.time() - begun)
     print(json.dumps(result, indent=2) if wanted.json else told(result))
     if wanted.keep:
-        place = RESULTS.with_name("exec.json") if wanted.exec else RESULTS
+        part = next((name for name in ("exec", "webhook") if name in result), "bench")
+        place = RESULTS.with_name(f"{part}.json")
         place.write_text(json.dumps(result, indent=2) + "\n")
 
 
@@ -172,6 +180,8 @@ def told(result: dict[str, Any]) -> str:
     """Return the result as a table for people."""
     if "exec" in result:
         return "\n".join([result["machine"], *_exec(result["exec"]), f"took {result['seconds']} s"])
+    if "webhook" in result:
+        return "\n".join([result["machine"], *webhook.told(result["webhook"]), f"took {result['seconds']} s"])
     lines = [result["machine"], *_policy(result["policy"]), ""]
     if "sqlite" not in result and "postgresql" not in result:
         return "\n".join(lines)

@@ -77,9 +77,9 @@ def data(number: int) -> dict[str, Any]:
 
 
 class World:
-    """A home with servers of its own. `database` is `sqlite` or `postgresql`."""
+    """A home with servers of its own. `database` is `sqlite` or `postgresql`; `env` are settings besides."""
 
-    def __init__(self, database: str, *, appendfsync: str = "everysec") -> None:
+    def __init__(self, database: str, *, appendfsync: str = "everysec", **env: str) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="sense-bench-", dir="/tmp"))
         self.folder.chmod(0o711)
         self.postgres = PostgresServer(fsync=True) if database == "postgresql" else None
@@ -95,11 +95,12 @@ class World:
             "SENSE_DATABASE_URL": url,
             "SENSE_LOG_LEVEL": "warning",
             "SENSE_STREAM_LIMIT": "10000000",
+            **env,
         }
         self.settings = Settings.load(self.env)
         Operator.initialize(self.settings)
         self.database = Database(url)
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[Any]] = []
         pack = self.folder / "mail"
         pack.mkdir()
         (pack / "surface.json").write_bytes(surface_bytes())
@@ -152,7 +153,7 @@ class World:
         with self.database.read() as connection:
             return int(Rows(connection, self.database.kind).query(f"SELECT count(*) FROM {table}")[0][0])
 
-    def stop(self, process: subprocess.Popen[bytes]) -> None:
+    def stop(self, process: subprocess.Popen[Any]) -> None:
         """Stop a process in order, or kill it after 30 s."""
         process.terminate()
         try:
