@@ -147,14 +147,19 @@ def handed(given: Given, sink: Sink, batch: Sequence[Delivery]) -> list[Outcome]
     return call(sink, "deliver", lambda: answered(given, sink, batch))
 
 
-def arrived(given: Given, sink: Sink, batch: Sequence[Delivery]) -> None:
-    """Hand ordinary deliveries over in batches of the sink's size; fails the test where one is not Delivered."""
+def arrived(given: Given, sink: Sink, batch: Sequence[Delivery], *, again: bool = False) -> None:
+    """Hand ordinary deliveries over in batches of the sink's size; fails the test where one is not Delivered.
+
+    `again`: they were handed over before.
+    """
     __tracebackhide__ = True
+    which = "a delivery that comes again" if again else "an ordinary delivery"
+    instead = "It is there: answer Delivered, and leave it as it is" if again else "It has to arrive with these options"
     size = min(sink.batch_size, MANY)
     for start in range(0, len(batch), size):
         for outcome in handed(given, sink, batch[start : start + size]):
             if not isinstance(outcome, Delivered):
-                fail(f"deliver answered {outcome!r} for an ordinary delivery", "It has to arrive with these options")
+                fail(f"deliver answered {outcome!r} for {which}", instead)
 
 
 def look(given: Given, expected: Iterable[Delivery], *, foreign: bool = False) -> None:

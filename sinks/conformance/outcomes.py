@@ -56,7 +56,7 @@ class OutcomeTests(Kit):
         sink = self.opened(given)
         batch = ordinary(given, sink, min(sink.batch_size, 3))
         arrived(given, sink, batch)
-        arrived(given, sink, [one._replace(attempt=2) for one in batch])
+        arrived(given, sink, [one._replace(attempt=2) for one in batch], again=True)
         look(given, batch)
 
     def test_a_repeat_after_opening_again_adds_nothing(self, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ class OutcomeTests(Kit):
         batch = ordinary(given, first, min(first.batch_size, 3))
         arrived(given, first, batch)
         call(first, "close", first.close)
-        arrived(given, self.opened(given), [one._replace(attempt=2) for one in batch])
+        arrived(given, self.opened(given), [one._replace(attempt=2) for one in batch], again=True)
         look(given, batch)
 
     def test_the_batch_stays_as_it_is(self, tmp_path: Path) -> None:
