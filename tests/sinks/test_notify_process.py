@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email
+import gzip
 import json
 import os
 import select
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from ipaddress import ip_network
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WAIT_S = 30.0
+SWELLING = gzip.compress(bytes(64 * 1_048_576))
 HOST = Host((ip_network("127.0.0.1/32"),), ("json", "slack"))
 PIECE = "e\u0301\U0001f469\u200d\U0001f469\u200d\U0001f466\U0001f1e9\U0001f1ea<&>word "
 LONG = (PIECE * (10_000 // len(PIECE) + 1))[:10_000]
@@ -41,6 +44,8 @@ def answer_of(path: str, body: bytes) -> Answer:
         text = json.loads(body)["text"]
         return Answer(200 if units(text) <= limit else 400)
     status = path.rpartition("/")[2]
+    if status == "swelling":
+        return Answer(200, SWELLING, Content_Encoding="gzip")
     if status == "302":
         return Answer(302, Location="/elsewhere")
     return Answer(int(status) if status.isdigit() else 200, Retry_After="7")
@@ -68,6 +73,7 @@ def place() -> Iterator[Place]:
         json_at = f"json://127.0.0.1:{http.port}"
         urls = {
             "ok": f"{json_at}/ok",
+            "swelling": f"{json_at}/swelling",
             "404": f"{json_at}/404",
             "429": f"{json_at}/429",
             "503": f"{json_at}/503",
@@ -83,7 +89,10 @@ def place() -> Iterator[Place]:
             "token": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general",
             "wrong": "slack://wrong",
         }
-        process = NotifyProcess(list(urls.values()), ["127.0.0.1/32"])
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+            environment.setenv("ALL_PROXY", "http://127.0.0.1:1")
+            process = NotifyProcess(list(urls.values()), ["127.0.0.1/32"])
         shown = process.answer(time.monotonic() + WAIT_S)["shown"]
         yield Place(process, http, mail, hanging, dict(zip(urls, shown, strict=True)), list(urls))
         process.end()
@@ -126,6 +135,25 @@ def test_of_what_is_raised_the_class_is_told():
         "never": False,
         "after": (),
     }
+
+
+def test_a_proxy_of_the_environment_is_not_used(place):
+    """It would connect in our place to whatever it is told: the guard sees the proxy's address alone."""
+    assert place.send("ok") == {"sent": True}
+
+
+@pytest.mark.case("C49")
+def test_an_answer_that_swells_is_not_unpacked_beyond_the_limit(place):
+    """64 MiB in 64 KiB: the status counts, and the process grows by a few MiB at most."""
+    place.send("ok")
+    before = _peak_kib(place.process)
+    assert place.send("swelling") == {"sent": True}
+    assert _peak_kib(place.process) - before < 16_384
+
+
+def _peak_kib(process: NotifyProcess) -> int:
+    status = Path(f"/proc/{process._process.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
 
 
 @pytest.mark.case("C46")
