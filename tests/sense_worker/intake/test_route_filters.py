@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from sense_worker.explain import Explanation
     from tests.intake_bench import IntakeBench
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what no statement of its own decides; the others run on PostgreSQL too."""
 MAIN = 'data.branch == "main"'
 NO_BRANCH = "filter error: no such key: branch"
 NO_GRANT = "denied: missing sense.enable"
@@ -39,6 +41,7 @@ def people(bench: IntakeBench, *names: str) -> None:
         bench.rows.grant(name, "shared_item")
 
 
+@on_sqlite
 def test_true_is_a_delivery_and_false_is_no_match(bench):
     """Of three routes one says yes, one has no filter, and the third leaves no trace: it does not match."""
     bench.rows.grant("ana")
@@ -52,6 +55,7 @@ def test_true_is_a_delivery_and_false_is_no_match(bench):
     assert explained(bench).without == {}
 
 
+@on_sqlite
 def test_an_event_that_no_filter_lets_pass_has_no_route(bench):
     """The receipt says `no route`, as without any."""
     bench.rows.grant("ana")
@@ -83,6 +87,7 @@ def _plain(told_of: Explanation) -> dict[str, object]:
     return plain(told_of)
 
 
+@on_sqlite
 def test_an_owner_is_told_its_own_errors_alone(bench):
     """Of two members with failing filters each sees its own count; who has no route there does not know the event."""
     people(bench, "ben", "cyd", "dan")
@@ -100,6 +105,7 @@ def test_an_owner_is_told_its_own_errors_alone(bench):
         explained(bench, "dan")
 
 
+@on_sqlite
 def test_a_filter_sees_no_data_that_its_owner_may_not_have(bench, monkeypatch):
     """Who is no candidate, or has no grant, gets its text whatever the data is: no filter is asked for it.
 
@@ -124,6 +130,7 @@ def test_a_filter_sees_no_data_that_its_owner_may_not_have(bench, monkeypatch):
     assert explained(bench, "nul").without == {NO_GRANT: 2}
 
 
+@on_sqlite
 def test_the_publisher_knows_its_own_event(bench):
     """Without the grant its filter is asked all the same, and its delivery is denied, as one without a filter is."""
     bench.rows.route("ana", id="yes", filter=MAIN)
@@ -134,6 +141,7 @@ def test_the_publisher_knows_its_own_event(bench):
     assert bench.outcomes() == {"yes": NO_GRANT}
 
 
+@on_sqlite
 def test_a_route_that_may_not_match_asks_nothing(bench, monkeypatch):
     """Another project's and an expired one: neither its filter nor the event's data is looked at."""
     monkeypatch.setattr(filters.Filtering, "says", lambda *_: pytest.fail("asked"))
@@ -147,6 +155,7 @@ def test_a_route_that_may_not_match_asks_nothing(bench, monkeypatch):
     assert bench.outcomes() == {"all": "delivered"}
 
 
+@on_sqlite
 def test_all_of_an_event_can_be_asked(bench):
     """ref, subject and the moment it occurred; a body without that moment has the one of its signature."""
     bench.rows.grant("ana")
@@ -161,6 +170,7 @@ def test_all_of_an_event_can_be_asked(bench):
     assert bench.outcomes() == {"whole": "delivered", "bare": "delivered"}
 
 
+@on_sqlite
 def test_a_filter_is_asked_when_the_event_is_accepted_and_never_again(bench, monkeypatch):
     """A redelivered entry, a repeat and a later attempt decide by what was decided then."""
     bench.rows.sink("far", "redis_stream", {"stream": "x"}, audience="principal:ana")
@@ -190,6 +200,7 @@ def test_the_rest_of_a_long_fan_out_is_filtered_by_the_same_event(bench, monkeyp
     assert (explained(bench).complete, explained(bench).without) == (True, {NO_BRANCH: 3})
 
 
+@on_sqlite
 def test_a_receipt_keeps_a_bounded_number_of_reasons(bench, monkeypatch):
     """Beyond it they are counted together."""
     monkeypatch.setattr(candidates_module, "REASONS", 2)
@@ -206,6 +217,7 @@ def test_a_receipt_keeps_a_bounded_number_of_reasons(bench, monkeypatch):
     }
 
 
+@on_sqlite
 def test_without_the_library_filtered_routes_get_nothing(bench, monkeypatch):
     """Recorded as `filter unavailable`; routes without a filter go on."""
     monkeypatch.setattr(filters, "_library", lambda: None)
@@ -221,6 +233,7 @@ def test_without_the_library_filtered_routes_get_nothing(bench, monkeypatch):
     assert explained(bench).without == {"filter unavailable": 1}
 
 
+@on_sqlite
 def test_receipts_of_before_are_read(bench):
     """A receipt that another release wrote is text to count alone."""
     bench.rows.grant("ana")

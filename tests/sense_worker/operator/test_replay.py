@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from sense_worker.storage.engine import Database
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what no statement of its own decides; the others run on PostgreSQL too."""
 NO_GRANT = "denied: missing sense.enable"
 GONE = Rejected("answered 410")
 
@@ -103,6 +105,7 @@ def told(rows: Any) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.case("C16")
+@on_sqlite
 def test_each_goes_through_the_full_check_as_its_own_principal(on):
     """One whose grant is gone and one whose pack is gone stay dead with the reason; another tenant's is not found."""
     (dead,) = on.ended(GONE)
@@ -130,6 +133,7 @@ def test_each_goes_through_the_full_check_as_its_own_principal(on):
 
 
 @pytest.mark.case("C16")
+@on_sqlite
 def test_the_age_of_an_event_does_not_matter(on):
     """Long past the freshness tolerance it is replayed, judged again by a drain and delivered under its own id."""
     (dead,) = on.ended(GONE)
@@ -147,6 +151,7 @@ def test_the_age_of_an_event_does_not_matter(on):
 
 
 @pytest.mark.case("C16")
+@on_sqlite
 def test_what_is_delivered_is_not_delivered_again(on):
     """A second replay leaves it alone, before the drain and after it."""
     (dead,) = on.ended(GONE)
@@ -162,6 +167,7 @@ def test_what_is_delivered_is_not_delivered_again(on):
 
 
 @pytest.mark.case("C16")
+@on_sqlite
 def test_the_audit_keeps_operator_and_attributed_principal_apart(on):
     """The replay's line has the operator as principal and the publisher beside it; the decision is the owner's."""
     (dead,) = on.ended(GONE)
@@ -184,6 +190,7 @@ def test_the_audit_keeps_operator_and_attributed_principal_apart(on):
 
 
 @pytest.mark.case("C14")
+@on_sqlite
 def test_a_revocation_between_replay_and_drain_denies(on):
     """A replay decides nothing by itself: the attempt that follows is judged like any other."""
     (dead,) = on.ended(GONE)
@@ -195,6 +202,7 @@ def test_a_revocation_between_replay_and_drain_denies(on):
     assert len(Memory.of("remote").attempts) == 1
 
 
+@on_sqlite
 def test_a_denied_delivery_arrives_once_its_grant_is_there(on):
     """Replayed by its id, not by a replay of what is dead."""
     on.rows.revoke("grt-ana-new_item-")
@@ -226,6 +234,7 @@ def test_its_tries_begin_anew_and_its_history_stays(on):
     ]
 
 
+@on_sqlite
 def test_what_cannot_be_attempted_is_refused(on):
     """A route that is gone, a sink that is gone: the reason, and it stays dead."""
     first, second = on.ended(GONE, GONE)
@@ -238,6 +247,7 @@ def test_what_cannot_be_attempted_is_refused(on):
     assert [on.state(one)[0] for one in (first, second)] == ["dead", "dead"]
 
 
+@on_sqlite
 def test_a_paused_sink_gets_it_when_it_is_resumed(on):
     """It is replayed and waits; the reason says for what."""
     (dead,) = on.ended(GONE)
@@ -287,6 +297,7 @@ def test_many_ids_are_answered_in_their_order(on, monkeypatch):
     assert [row.outcome for row in rows] == ["not found", "replayed", "not found", "replayed", "not found"]
 
 
+@on_sqlite
 def test_a_replay_is_an_operators(on, tmp_path):
     """Others are denied, in the audit too; what cannot be meant is refused; without the audit nothing changes."""
     (dead,) = on.ended(GONE)

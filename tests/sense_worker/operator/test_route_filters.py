@@ -12,6 +12,8 @@ from runtime_core.errors import Denied, NotFound, UsageError
 from sense_worker import filters
 from sense_worker.storage.schema import DELIVERY, EVENT, ROUTE
 
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+"""For what no statement of its own decides; the others run on PostgreSQL too."""
 MAIN = 'data.branch == "main"'
 
 
@@ -38,6 +40,7 @@ def tried(rows: Any) -> list[tuple[int, bool, str | None]]:
     return [(row.accepted_at, row.matches, row.reason) for row in rows]
 
 
+@on_sqlite
 def test_a_filter_is_kept_with_its_route(mail, ana):
     """As it was written, with the route's end, in the listing too; one that is none makes no route."""
     made = ana.add_route("mail", "new_item", "inbox", filter=MAIN, expires_in_s=3600)
@@ -64,6 +67,7 @@ def test_an_equal_route_has_an_equal_filter(mail, ana):
     assert len({first.id, bare.id, other.id}) == len(ana.list_routes()) == 3
 
 
+@on_sqlite
 def test_a_filter_needs_the_library(mail, ana, monkeypatch):
     """Where it has no build, the route is refused with the way out, and nothing is made."""
     monkeypatch.setattr(filters, "_library", lambda: None)
@@ -109,6 +113,7 @@ def test_a_route_is_tried_on_recorded_events(mail, ana):
     assert (mail.rows(EVENT), mail.rows(DELIVERY), mail.version()) == before
 
 
+@on_sqlite
 def test_it_is_tried_as_its_owner(mail, ana):
     """Land, project, membership and grant are those of the owner, and its filter sees nothing it may not have."""
     ben = mail.principal("ben")
@@ -153,6 +158,7 @@ def test_one_tries_on_what_one_may_know_of(mail, ana):
     assert (seen(ana), seen(ben), seen(mail.operator)) == ([3, 1], [3], [3, 1])
 
 
+@on_sqlite
 def test_who_may_try_which_route(mail, ana):
     """One's own, an operator anyone's in its tenant; a filter that is none and an unknown route are told as such."""
     ben = mail.principal("ben")
