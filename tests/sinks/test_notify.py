@@ -30,6 +30,7 @@ class Process:
 
     made: list[Process]
     answers: dict[int, list[Any]]
+    shown: tuple[str | None, ...] | list[str | None] = ("slack", "json://hook.test")
 
     def __init__(self, urls: list[str], networks: list[str]) -> None:
         self.made.append(self)
@@ -45,7 +46,7 @@ class Process:
     def answer(self, until: float) -> Any:
         if not self._ready:
             self._ready = True
-            return {"shown": ["slack", "json://hook.test"]}
+            return {"shown": self.shown}
         answer = self.answers[self.said[-1]["at"]].pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -168,6 +169,23 @@ def test_the_kinds_are_listed_without_their_libraries():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_an_address_of_no_service_is_refused_when_it_is_added(processes, monkeypatch):
+    """Apprise is asked for what it takes each address, in a process that is ended again; nothing is sent."""
+    monkeypatch.setattr(Process, "shown", ["slack", None])
+    with pytest.raises(UsageError) as caught:
+        Registry(SERVICES).try_out("notify", "people", {"urls": TWO})
+    assert str(caught.value) == "options.urls.1: is no address of json to Apprise"
+    assert [process.ended for process in processes.made] == [True]
+    assert attempts(processes) == []
+
+
+def test_an_address_that_became_none_waits_for_a_repair(sink, processes, monkeypatch):
+    """After an upgrade of Apprise, say: the delivery is tried again, and tells which address."""
+    monkeypatch.setattr(Process, "shown", ["slack", None])
+    processes.answers = {0: [TAKEN]}
+    assert sink.deliver([delivery(1)]) == [Retry("json (urls.1) is no address of this service to Apprise")]
 
 
 def test_a_message_is_made_of_the_templates(processes):

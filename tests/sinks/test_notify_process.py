@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from runtime_core.egress import Door, NotReached
-from runtime_core.errors import UsageError
 from sinks.notify_process import NotifyProcess
 from sinks.notify_text import MARK, characters, units
 from sinks.notify_watch import Watch
@@ -239,13 +238,6 @@ def test_a_refusal_for_good_is_not_tried_again(place):
     assert outcome == [Rejected(f"json://{at} (urls.0) answered 400")]
     sent = [json.loads(body) for _, body in place.http.requests[before:]]
     assert [(one["title"], one["message"]) for one in sent] == [("git: commit.created main", '{"number":1}')] * 2
-
-
-def test_an_address_of_no_service_is_refused_when_it_is_added():
-    """Apprise is asked when a sink is added; nothing is connected to."""
-    with pytest.raises(UsageError) as caught:
-        Registry(HOST).try_out("notify", "people", {"urls": ["json://127.0.0.1/", "slack://MARK"]})
-    assert str(caught.value) == "options.urls.1: is no address of slack to Apprise"
 
 
 def test_it_ends_with_its_worker():
