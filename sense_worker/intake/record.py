@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core import pipeline
@@ -71,6 +72,8 @@ class _Sorted(NamedTuple):
     turned: list[Turned]
     counts: dict[str, int]
     unfinished: list[tuple[str, bytes]]
+    again: list[tuple[bytes, str]]
+    """Event and entry of what may be a repeat."""
 
 
 class Recorder:
@@ -133,14 +136,15 @@ class Recorder:
     def _write(self, connection: sa.Connection, verdicts: Sequence[Admitted | Turned]) -> Recorded:
         ports = self._ports
         now = ports.database.now(connection)
-        new, turned, counts, unfinished = self._sort(connection, verdicts)
+        new, turned, counts, unfinished, _ = self._sort(connection, verdicts)
         births = Births(ports, connection, now)
         for one in new:
             event = _accepted_event(one)
             for route in one.routes[:ROUTES_A_TRANSACTION]:
                 births.bear(one.authority, event, route)
         births.write()
-        ports.ledger.insert_dead(connection, [dead_record(one, now) for one in turned])
+        dead = sorted((dead_record(one, now) for one in turned), key=itemgetter(0, 1))  # the key of its row
+        ports.ledger.insert_dead(connection, dead)
         self._audit(births, new, turned)
         return Recorded(list(births.local.values()), births.ring, counts, unfinished)
 
@@ -189,18 +193,21 @@ class Recorder:
         ordered = [first[key] for key in sorted(first)]
         known = self._ports.ledger.insert_events(connection, [_event_record(one) for one in ordered])
         new = [one for one in ordered if one.facts.event_id not in known]
-        found = _Sorted(new, [], {"accepted": len(new)}, [])
+        found = _Sorted(new, [], {"accepted": len(new)}, [], [])
         found.unfinished.extend((one.entry.tenant, one.facts.event_id) for one in new if _unfinished(one))
         for one in [*(one for key, one in first.items() if key in known), *later]:
             there = known.get(one.facts.event_id) or _known(first[one.facts.event_id])
             if one.body_digest == there.body_digest:
-                self._see_again(connection, found, one.entry, there)
+                _see_again(found, one.entry, there)
             else:
                 detail = f"message id {one.wire.message_id} was used for event {there.id.hex()} with another body"
                 found.turned.append(Turned(one.entry, "conflict", detail, one.activation, one.authority, there.id))
         self._sort_refused(connection, found, [one for one in verdicts if isinstance(one, Turned)])
         for turned in found.turned:
             _count(found, turned.word)
+        for event, entry in sorted(found.again):  # in key order too, after the last row that is inserted
+            if self._ports.ledger.note_repeat(connection, event, entry):
+                _count(found, "repeat")
         return found
 
     def _sort_refused(self, connection: sa.Connection, found: _Sorted, refused: Sequence[Turned]) -> None:
@@ -224,17 +231,7 @@ class Recorder:
             elif one.word == CRASHED and there.unfinished:
                 found.turned.append(one._replace(claims=there.id))  # the rest of its routes is lost: that is told
             else:
-                self._see_again(connection, found, entry, there)
-
-    def _see_again(self, connection: sa.Connection, found: _Sorted, entry: StreamEntry, there: Known) -> None:
-        """Count an entry of an event that is accepted; an unfinished fan-out is finished by whichever comes first."""
-        at = (entry.tenant, there.id)
-        if there.unfinished and at not in found.unfinished:
-            found.unfinished.append(at)
-        if there.stream_id == entry.id:
-            _count(found, "redelivered")
-        elif self._ports.ledger.note_repeat(connection, there.id, entry.id):
-            _count(found, "repeat")
+                _see_again(found, entry, there)
 
     def _audit(self, births: Births, new: Sequence[Admitted], turned: Sequence[Turned]) -> None:
         """One append for the whole batch, before its commit: decisions, events without a route, refusals (§9.6)."""
@@ -243,6 +240,17 @@ class Recorder:
         records += [_refuse_record(one) for one in turned]
         if records:
             self._ports.audit.append(records)
+
+
+def _see_again(found: _Sorted, entry: StreamEntry, there: Known) -> None:
+    """Note an entry of an event that is accepted; an unfinished fan-out is finished by whichever comes first."""
+    at = (entry.tenant, there.id)
+    if there.unfinished and at not in found.unfinished:
+        found.unfinished.append(at)
+    if there.stream_id == entry.id:
+        _count(found, "redelivered")
+    else:
+        found.again.append((there.id, entry.id))
 
 
 def _count(found: _Sorted, word: str) -> None:

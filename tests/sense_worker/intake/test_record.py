@@ -175,8 +175,13 @@ def test_nothing_is_written_while_the_audit_cannot_be(bench, monkeypatch):
 
 
 def test_the_happy_path_writes_three_rows_and_appends_once(bench, monkeypatch):
-    """Per event and route three inserts, no update; per batch one audit append and one commit (DESIGN §6.3)."""
+    """Per event and route three inserts, no update; per batch one audit append and one commit (DESIGN §6.3).
+
+    Two sinks of the inbox's kind share one statement for their principals' counters.
+    """
     bench.granted()
+    bench.rows.sink("second", "inbox")
+    bench.rows.route("ana", sink="second")
     bench.record(bench.entry())  # caches are warm
     statements = []
     inserted = []
@@ -191,6 +196,16 @@ def test_the_happy_path_writes_three_rows_and_appends_once(bench, monkeypatch):
         "insert",
         lambda self, table, columns, many: (inserted.append((table, len(many))), insert(self, table, columns, many))[1],
     )
+    counted = []
+    add = Statements.add
+    monkeypatch.setattr(
+        Statements,
+        "add",
+        lambda self, table, key, amounts, many: (
+            counted.append((table, [row[:3] for row in many])),
+            add(self, table, key, amounts, many),
+        )[1],
+    )
     append = type(bench.ports.audit).append
     appends = []
     monkeypatch.setattr(
@@ -204,11 +219,13 @@ def test_the_happy_path_writes_three_rows_and_appends_once(bench, monkeypatch):
     written = dict(inserted) | ({"sense_event": 50} if bench.database.kind == "postgresql" else {})
     assert {table: number for table, number in written.items() if number} == {
         "sense_event": 50,
-        "sense_delivery": 50,
-        "inbox_item": 50,
+        "sense_delivery": 100,
+        "inbox_item": 100,
     }
+    assert counted == [("inbox_counter", [("t-red", "ana", "")])]
     assert not any(sql.lstrip().startswith("UPDATE") for sql in statements)
-    assert appends == [50]
+    assert not any("inbox_" in sql for sql in statements)
+    assert appends == [100]
 
 
 def test_an_announcement_without_a_moment_happened_when_it_was_signed(bench):
