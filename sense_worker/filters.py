@@ -54,10 +54,11 @@ _TEXTS = (
     ("Index error", "no such element of a list"),
     ("divide by zero", "division by zero"),
     ("modulus by zero", "division by zero"),
-    ("overflow", "a number or moment out of range"),
-    ("out of range", "a number or moment out of range"),
+    ("OUT_OF_RANGE", "a number or moment out of range"),
     ("infinite-", "a number or moment out of range"),
     ("conversion", "a value that cannot be converted"),
+    ("cannot convert", "a value that cannot be converted"),
+    ("<jump_condition>", "a condition that is not true or false"),
     ("Invalid timezone", "no such time zone"),
     ('name "occurred_at"', "occurred_at outside of the years 1 to 9999"),
 )

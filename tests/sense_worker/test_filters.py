@@ -155,6 +155,9 @@ DATA = {
         ('data.deep[data["none"]] == 1', "a key that is no text, number or true and false"),
         ("data.deep[data.n] == 1", "no such key"),
         ("data.n in data.branch", "wrong type for in"),
+        ("data.n ? true : false", "a condition that is not true or false"),
+        ("int(data.branch) == 1", "a value that cannot be converted"),
+        ("uint(data.low) == 1u", "a number or moment out of range"),
     ],
 )
 def test_only_true_passes(text, expected):
