@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,11 @@ from sinks.console import Console
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
+from sinks.protocol import Retry
 from sinks.redis_stream import RedisStream
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
+from sinks.registry import BUILT_IN
+from sinks.webhook import Webhook
+from tests.sinks.webhook_receiver import HOST, SECRET, Receiver, said
 
 PASSWORD = "pw-81f2c0d4"
 LIMIT = 200
@@ -79,17 +80,38 @@ class TestConsole(SinkConformance):
 
     def make(self, tmp_path):
         """Print; nothing can be read back."""
-        return Given(Console, rejected=lambda one: one._replace(body=b"no event"))
+        return Given(Console, rejected=lambda one: one._replace(body=b"no event"), away=self.closed)
+
+    @contextmanager
+    def closed(self):
+        """Print onto a standard output that is closed."""
+        closed = io.StringIO()
+        closed.close()
+        with redirect_stdout(closed):
+            yield
 
 
 class TestMemory(SinkConformance):
     """A recorder of this process."""
 
     def make(self, tmp_path):
-        """Keep; what a forked child keeps is the child's."""
+        """Keep; what a forked child keeps is the child's. It rejects nothing by itself, only by a script."""
         Memory.forget()
         recorder = Memory.of("conformance")
-        return Given(Memory, seen=lambda: [one.id for one in recorder.deliveries], repeats=True, shared=False)
+        return Given(
+            Memory,
+            seen=lambda: [one.id for one in recorder.deliveries],
+            repeats=True,
+            shared=False,
+            away=lambda: self.scripted(recorder),
+        )
+
+    @contextmanager
+    def scripted(self, recorder):
+        """Say Retry by the script."""
+        recorder.outcomes += [Retry("away")] * 10
+        yield
+        recorder.outcomes.clear()
 
 
 class TestInbox(SinkConformance):
@@ -102,7 +124,7 @@ class TestInbox(SinkConformance):
         self.ledger.dispose()
 
     def make(self, tmp_path):
-        """Write in a transaction of the ledger."""
+        """Write in a transaction of the ledger: it answers nothing by itself, so nothing can be away or rejected."""
         return Given(Inbox, seen=self.seen, rows=self.rows)
 
     @contextmanager
@@ -133,7 +155,8 @@ class TestRedisStream(SinkConformance):
         """Add to a stream of its own, with a password that must not show."""
         self.stream = f"app:{secrets.token_hex(4)}"
         options = {"url": self.url, "stream": self.stream, "limit": LIMIT}
-        return Given(RedisStream, options, seen=self.seen, away=self.full, secrets=(PASSWORD,))
+        hooks = {"seen": self.seen, "away": self.full, "rejected": lambda one: one._replace(body=b"no event")}
+        return Given(RedisStream, options, secrets=(PASSWORD,), **hooks)
 
     def seen(self):
         """Read the stream."""
@@ -147,3 +170,41 @@ class TestRedisStream(SinkConformance):
             filled = [client.xadd(self.stream, {"id": "filler"}) for _ in range(LIMIT - client.xlen(self.stream))]
             yield
             client.xdel(self.stream, *filled)
+
+
+class TestWebhook(SinkConformance):
+    """A receiver on loopback, which tells repeats by `webhook-id`."""
+
+    @pytest.fixture(autouse=True)
+    def _receiver(self):
+        with Receiver() as self.receiver:
+            yield
+
+    def make(self, tmp_path):
+        """Send the whole event; the secret signs and goes nowhere."""
+        return Given(
+            Webhook,
+            {"url": self.receiver.url, "secret": SECRET, "payload": "full", "total_s": 0.4, "connect_s": 0.4},
+            host=HOST,
+            seen=lambda: [one.headers["webhook-id"] for one in self.receiver.received],
+            repeats=True,
+            away=lambda: self.answering(said(503)),
+            hanging=lambda: self.answering(lambda _: self.receiver.over.wait(5)),
+            rejected=lambda one: one._replace(body=b"no event"),
+            secrets=(SECRET, SECRET.removeprefix("whsec_")),
+        )
+
+    @contextmanager
+    def answering(self, answer):
+        """Answer so, and keep nothing of it."""
+        kept, before = list(self.receiver.received), self.receiver.answer
+        self.receiver.answer = lambda _: answer
+        yield
+        self.receiver.received[:], self.receiver.answer = kept, before
+
+
+def test_every_built_in_kind_is_here():
+    """A kind that ships is in the kit's care, here or in a file of its own."""
+    files = [file.read_text() for file in Path(__file__).parent.glob("test_*conformance*.py")]
+    cared = {name for text in files for name in re.findall(r"Given\(\s*(\w+)", text)}
+    assert {kind.__name__ for kind in BUILT_IN} - cared == set()
