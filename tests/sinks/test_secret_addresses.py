@@ -157,7 +157,9 @@ def test_a_refused_address_is_not_shown(kind, case):
 def test_what_may_be_shown_of_an_address_is_its_host_or_its_service():
     """The options as they are listed: a server by host and port, a notification by its service."""
     registry = Registry(HOST)
-    redis: Any = registry.build("redis_stream", "s", {"url": "redis://:MARK-redis@127.0.0.1:1/0", "stream": "app:events"})
+    redis: Any = registry.build(
+        "redis_stream", "s", {"url": "redis://:MARK-redis@127.0.0.1:1/0", "stream": "app:events"}
+    )
     notify: Any = registry.build("notify", "s", {"urls": ["json://user:MARK-pass@127.0.0.1/x"]})
     for sink, shown in ((redis, "redis://127.0.0.1:1/***"), (notify, "json://***")):
         text = f"{sink.options!r} {sink.options}"
