@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from runtime_core.egress import Door, NotReached
-from sinks.notify_process import NotifyProcess
+from sinks.notify_process import NoAnswer, NotifyProcess
 from sinks.notify_text import MARK, characters, units
 from sinks.notify_watch import Watch
 from sinks.protocol import Host, Rejected
@@ -240,11 +240,27 @@ def test_a_refusal_for_good_is_not_tried_again(place):
     assert [(one["title"], one["message"]) for one in sent] == [("git: commit.created main", '{"number":1}')] * 2
 
 
+@pytest.mark.case("C48")
+def test_what_hangs_is_ended_in_the_middle_of_a_send(place):
+    """A receiver that says nothing for longer than is waited for: the wait ends in time, and so does the process."""
+    process = NotifyProcess([f"json://127.0.0.1:{place.hanging.port}/?rto=30"], ["127.0.0.1/32"])
+    process.answer(time.monotonic() + WAIT_S)
+    connections = place.hanging.connections
+    process.say({"at": 0, "title": "t", "body": "b"})
+    begun = time.monotonic()
+    with pytest.raises(NoAnswer, match="gave no answer in time"):
+        process.answer(begun + 0.3)
+    process.end()
+    assert time.monotonic() - begun < 5
+    assert place.hanging.connections == connections + 1
+    assert process._process.poll() == -9
+
+
 def test_it_ends_with_its_worker():
     """A worker that is killed leaves no process behind."""
     program = (
-        "import time; from sinks.notify_process import NotifyProcess; "
-        "process = NotifyProcess(['json://127.0.0.1:1/'], []); process.answer(time.monotonic() + 30); "
+        "import time; from sinks.notify_process import NoAnswer, NotifyProcess; "
+        "process = NotifyProcess(['json://127.0.0.1:1/'], []); "
         "print(process._process.pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as worker:
