@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
+from tests.guard import sitecustomize as guard
+
 # No test reaches the keyring of whoever runs it, nor one that it starts.
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+
+# pytest-socket guards this process; the processes that tests start guard themselves, and write down what they refused.
+os.environ.setdefault(guard.NOTES, tempfile.mkstemp(prefix="guarded-")[1])
+_paths = filter(None, (str(Path(guard.__file__).parent), os.environ.get("PYTHONPATH")))
+os.environ["PYTHONPATH"] = os.pathsep.join(_paths)
 
 pytest_plugins = ["tests.databases", "tests.redis_servers"]
 
@@ -17,3 +26,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     silent = [item.nodeid for item in items if isinstance(item, pytest.Function) and not item.function.__doc__]
     if silent:
         raise pytest.UsageError(f"without a docstring that says the behaviour: {', '.join(silent)}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail where a process that a test started would have left this machine."""
+    if hasattr(session.config, "workerinput"):
+        return  # of xdist: the session that started it looks
+    notes = Path(os.environ[guard.NOTES])
+    left = notes.read_text().splitlines()
+    notes.unlink()
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        session.config.get_terminal_writer().line(f"\nleft this machine: {'; '.join(left[:20])}", red=True)

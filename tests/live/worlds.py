@@ -143,10 +143,11 @@ class Worker:
         called = ("-m", "sense_worker.cli.main", "worker") if program is None else ("-c", program)
         argv = [sys.executable, *called]
         passed = {name: value for name, value in os.environ.items() if not name.startswith("SENSE_")}
+        paths = filter(None, (passed.get("PYTHONPATH"), env.get("PYTHONPATH")))  # the guard's, and the plugins'
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 tethered(argv),
-                env={**passed, **env},
+                env={**passed, **env, "PYTHONPATH": os.pathsep.join(paths)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
