@@ -110,3 +110,24 @@ def test_the_head_of_the_audit_is_anchored_when_it_moved(bench):
     with bench.database.read() as connection:
         kept = anchors_of(bench.ports.ledger.rows(connection), bench.ports.chain)
     assert kept == [(head.seq, head.mac)]
+
+
+def test_what_was_snoozed_until_now_wakes_with_nobody_reading(bench):
+    """The sweep moves it, so that the tables are true for who reads them without us; what is not due stays."""
+    bench.record(*(bench.entry() for _ in range(3)))
+    with bench.database.write() as connection:
+        for number, ends in ((1, 1), (2, 2**62)):
+            connection.exec_driver_sql(
+                f"UPDATE inbox_item SET state = 'snoozed', snooze_ends_at = {ends} WHERE number = {number}"
+            )
+        connection.exec_driver_sql("UPDATE inbox_counter SET unseen = 1, snoozed = 2")
+    sweeper, _ = sweep(bench)
+
+    sweeper.wake()
+
+    assert bench.query("SELECT number, state FROM inbox_item ORDER BY number") == [
+        (2, "snoozed"),
+        (3, "unseen"),
+        (4, "unseen"),
+    ]
+    assert bench.query("SELECT number, unseen, snoozed FROM inbox_counter") == [(4, 2, 1)]
