@@ -48,6 +48,8 @@ def environment(folder: Path, made: Path, *, pip: bool = False) -> Path:
     python = folder / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder), "platbase": str(folder)}))
     if pip:
+        # That of Python 3.11's ensurepip is older than packages ask for; the linked one is not.
+        run(python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", cwd=folder)
         run(python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", made, cwd=folder)
     else:
         unpacked(made, site)
