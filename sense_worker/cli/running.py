@@ -116,7 +116,9 @@ def demo(
 def status(*, json: Json = False) -> None:
     """Count deliveries by state and by lane, and what waits on the stream."""
     with operator() as acting:
-        row = acting.status()
+        row, operates = acting.status(), acting.acting.operator
+    if operates and row.waiting is None:
+        render.warn("what waits on the stream is not known: no Redis answers; `sense-worker health` says why")
     if json:
         render.print_json(render.plain(row))
         return
