@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sinks import notify_process
+from tests.guard import sitecustomize as guard
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session", autouse=True)
+def guarded_notifications() -> Iterator[None]:
+    """Apprise's process, which gets little of the environment, takes on the guard of those that tests start."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(notify_process, "_KEPT_ENV", (*notify_process._KEPT_ENV, guard.NOTES))
+        patched.syspath_prepend(Path(guard.__file__).parent)
+        yield
 
 
 @pytest.fixture

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+ADDRESS = "127.0.0.2"
+"""Where they listen: not where `localhost` leads, so that a test can allow one and refuse the other."""
+
 
 class Answer:
     """What an HTTP receiver says: a status, a body, headers."""
@@ -57,7 +60,7 @@ class HttpReceiver(_Serving):
 
             def log_message(self, *args: Any) -> None: ...
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer((ADDRESS, 0), Handler)
         self.port: int = self.server.server_address[1]  # type: ignore[assignment]
 
 
@@ -82,7 +85,7 @@ class MailReceiver(_Serving):
                     self.wfile.write(b"550 no such user\r\n" if refused else b"250 ok\r\n")
 
         socketserver.ThreadingTCPServer.daemon_threads = True
-        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.server = socketserver.ThreadingTCPServer((ADDRESS, 0), Handler)
         self.port: int = self.server.server_address[1]  # type: ignore[assignment]
 
 
@@ -99,7 +102,7 @@ class Hanging(_Serving):
                 receiver.connections += 1
                 receiver._ends.wait(30)
 
-        self.server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+        self.server = socketserver.ThreadingTCPServer((ADDRESS, 0), Handler)
         self.port: int = self.server.server_address[1]  # type: ignore[assignment]
 
     def __exit__(self, *raised: object) -> None:

@@ -19,10 +19,10 @@ from sinks.notify import Notify
 from sinks.notify_target import target
 from sinks.notify_watch import Watch
 from sinks.protocol import Host
-from tests.sinks.receivers import Answer, HttpReceiver
+from tests.sinks.receivers import ADDRESS, Answer, HttpReceiver
 
 PASSWORD = "pw-53c1a7e0"
-HOST = Host((ip_network("127.0.0.1/32"),), ("json",))
+HOST = Host((ip_network(f"{ADDRESS}/32"),), ("json",))
 
 
 class InThisProcess:
@@ -57,7 +57,7 @@ class NotifyKit(SinkConformance):
 
     def make(self, tmp_path):
         """Tell the id; who is told twice knows it by that."""
-        url = f"json://user:{PASSWORD}@127.0.0.1:{self.receiver.port}/"
+        url = f"json://user:{PASSWORD}@{ADDRESS}:{self.receiver.port}/"
         return Given(
             Notify,
             {"urls": [url], "title": "{id}"},

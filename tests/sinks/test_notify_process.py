@@ -23,15 +23,16 @@ from sinks.notify_text import MARK, characters, units
 from sinks.notify_watch import Watch
 from sinks.protocol import Host, Rejected
 from sinks.registry import Registry
+from tests.guard.sitecustomize import NOTES
 from tests.sinks.deliveries import delivery
-from tests.sinks.receivers import Answer, Hanging, HttpReceiver, MailReceiver
+from tests.sinks.receivers import ADDRESS, Answer, Hanging, HttpReceiver, MailReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 WAIT_S = 30.0
 SWELLING = gzip.compress(bytes(64 * 1_048_576))
-HOST = Host((ip_network("127.0.0.1/32"),), ("json", "slack"))
+HOST = Host((ip_network(f"{ADDRESS}/32"),), ("json", "slack"))
 PIECE = "e\u0301\U0001f469\u200d\U0001f469\u200d\U0001f466\U0001f1e9\U0001f1ea<&>word "
 LONG = (PIECE * (10_000 // len(PIECE) + 1))[:10_000]
 
@@ -67,9 +68,9 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Place]:
-    """What the operator allows is 127.0.0.1 alone, so that every other loopback address is an internal one."""
+    """What the operator allows is the address of the receivers alone: every other of loopback is an internal one."""
     with HttpReceiver(answer_of) as http, MailReceiver() as mail, Hanging() as hanging:
-        json_at = f"json://127.0.0.1:{http.port}"
+        json_at = f"json://{ADDRESS}:{http.port}"
         urls = {
             "ok": f"{json_at}/ok",
             "swelling": f"{json_at}/swelling",
@@ -77,21 +78,21 @@ def place() -> Iterator[Place]:
             "429": f"{json_at}/429",
             "503": f"{json_at}/503",
             "302": f"{json_at}/302?redirect=yes",
-            "refused": "json://127.0.0.1:1/",
-            "hanging": f"json://127.0.0.1:{hanging.port}/?rto=0.2",
-            "number": f"json://2130706434:{http.port}/",
-            "mail": f"mailto://127.0.0.1:{mail.port}/?from=sense@h.test&to=ana@h.test&smtp=127.0.0.1",
-            "no mail": f"mailto://127.0.0.1:{mail.port}/?from=sense@h.test&to=nobody@h.test&smtp=127.0.0.1",
-            "internal mail": "mailto://2130706434:25/?from=a@h.test&to=b@h.test&smtp=2130706434",
-            "short": f"mmost://127.0.0.1:{http.port}/short",
-            "shorter": f"rocket://a/b@127.0.0.1:{http.port}/?avatar=no",
+            "refused": "json://127.0.0.2:1/",
+            "hanging": f"json://{ADDRESS}:{hanging.port}/?rto=0.2",
+            "localhost": f"json://localhost:{http.port}/",
+            "mail": f"mailto://{ADDRESS}:{mail.port}/?from=sense@h.test&to=ana@h.test&smtp={ADDRESS}",
+            "no mail": f"mailto://{ADDRESS}:{mail.port}/?from=sense@h.test&to=nobody@h.test&smtp={ADDRESS}",
+            "internal mail": "mailto://localhost:25/?from=a@h.test&to=b@h.test&smtp=localhost",
+            "short": f"mmost://{ADDRESS}:{http.port}/short",
+            "shorter": f"rocket://a/b@{ADDRESS}:{http.port}/?avatar=no",
             "token": "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/#general",
             "wrong": "slack://wrong",
         }
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("HTTP_PROXY", "http://127.0.0.1:1")
             environment.setenv("ALL_PROXY", "http://127.0.0.1:1")
-            process = NotifyProcess(list(urls.values()), ["127.0.0.1/32"])
+            process = NotifyProcess(list(urls.values()), [f"{ADDRESS}/32"])
         shown = process.answer(time.monotonic() + WAIT_S)["shown"]
         yield Place(process, http, mail, hanging, dict(zip(urls, shown, strict=True)), list(urls))
         process.end()
@@ -99,8 +100,8 @@ def place() -> Iterator[Place]:
 
 def test_what_is_shown_is_the_host_where_it_is_one(place):
     """A token that stands in a host's place is not shown; an address of no service is known before it is used."""
-    assert place.shown["ok"] == f"json://127.0.0.1:{place.http.port}"
-    assert place.shown["mail"] == f"mailto://127.0.0.1:{place.mail.port}"
+    assert place.shown["ok"] == f"json://{ADDRESS}:{place.http.port}"
+    assert place.shown["mail"] == f"mailto://{ADDRESS}:{place.mail.port}"
     assert (place.shown["token"], place.shown["wrong"]) == ("slack", None)
 
 
@@ -157,13 +158,13 @@ def _peak_kib(process: NotifyProcess) -> int:
 
 @pytest.mark.case("C46")
 @pytest.mark.case("C47")
-@pytest.mark.parametrize("name", ["number", "internal mail"])
+@pytest.mark.parametrize("name", ["localhost", "internal mail"])
 def test_an_internal_address_is_refused_before_it_is_connected_to(place, name):
-    """A host that leads to an internal address in another notation gets no connection, over HTTP as over SMTP."""
-    before = len(place.http.requests)
+    """A host that leads to an internal address gets no connection, over HTTP as over SMTP."""
+    before = len(place.http.requests), len(place.mail.requests)
     why = "not reached: its address is internal; the operator may name its network in SENSE_SINK_NETWORKS"
     assert place.send(name) == {"sent": False, "why": why, "never": False, "after": []}
-    assert len(place.http.requests) == before
+    assert (len(place.http.requests), len(place.mail.requests)) == before
 
 
 @pytest.mark.case("C46")
@@ -227,7 +228,7 @@ def test_a_long_message_arrives_shortened(place, name, limit):
 @pytest.mark.case("C54")
 def test_a_refusal_for_good_is_not_tried_again(place):
     """The sink as a whole: 400 ends a delivery at once, and says by whom; the others have it."""
-    at = f"127.0.0.1:{place.http.port}"
+    at = f"{ADDRESS}:{place.http.port}"
     sink = Registry(HOST).build("notify", "people", {"urls": [f"json://{at}/400?MARK=MARK", f"json://{at}/ok"]})
     sink.open()
     before = len(place.http.requests)
@@ -243,7 +244,7 @@ def test_a_refusal_for_good_is_not_tried_again(place):
 @pytest.mark.case("C48")
 def test_what_hangs_is_ended_in_the_middle_of_a_send(place):
     """A receiver that says nothing for longer than is waited for: the wait ends in time, and so does the process."""
-    process = NotifyProcess([f"json://127.0.0.1:{place.hanging.port}/?rto=30"], ["127.0.0.1/32"])
+    process = NotifyProcess([f"json://{ADDRESS}:{place.hanging.port}/?rto=30"], [f"{ADDRESS}/32"])
     process.answer(time.monotonic() + WAIT_S)
     connections = place.hanging.connections
     process.say({"at": 0, "title": "t", "body": "b"})
@@ -254,6 +255,19 @@ def test_what_hangs_is_ended_in_the_middle_of_a_send(place):
     assert time.monotonic() - begun < 5
     assert place.hanging.connections == connections + 1
     assert process._process.poll() == -9
+
+
+def test_the_guard_of_the_tests_holds_here_too(tmp_path, monkeypatch):
+    """Were an address off this machine allowed, this process would be refused before it connects all the same."""
+    notes = tmp_path / "notes"
+    monkeypatch.setenv(NOTES, str(notes))
+    process = NotifyProcess(["json://192.0.2.1:9/?cto=1"], ["192.0.2.0/24"])
+    process.say({"at": 0, "title": "t", "body": "b"})
+    process.answer(time.monotonic() + WAIT_S)
+    answer = process.answer(time.monotonic() + WAIT_S)
+    process.end()
+    assert answer["sent"] is False
+    assert "192.0.2.1" in notes.read_text()
 
 
 def test_it_ends_with_its_worker():

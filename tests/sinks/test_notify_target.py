@@ -13,7 +13,7 @@ from runtime_core.egress import Door
 from sinks.notify_target import target
 from sinks.notify_text import MARK, characters
 from sinks.notify_watch import Watch
-from tests.sinks.receivers import Answer, HttpReceiver
+from tests.sinks.receivers import ADDRESS, Answer, HttpReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpReceiver]:
         return Answer(200, b'{"ok": true}')
 
     with HttpReceiver(answer) as receiver:
-        place = f"http://127.0.0.1:{receiver.port}/"
+        place = f"http://{ADDRESS}:{receiver.port}/"
         monkeypatch.setattr(discord.NotifyDiscord, "notify_url", place)
         monkeypatch.setattr(telegram.NotifyTelegram, "notify_url", place)
         yield receiver
@@ -47,7 +47,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpReceiver]:
 def test_a_message_is_cut_to_the_limit_between_whole_characters(receiver, limit):
     """10,000 characters arrive as one message within the limit, whole to its last character, with a mark at its end."""
     url, field = SERVICES[limit]
-    made: Any = target(url.format(f"127.0.0.1:{receiver.port}"), Watch(Door([ip_network("127.0.0.0/8")], "")))
+    made: Any = target(url.format(f"{ADDRESS}:{receiver.port}"), Watch(Door([ip_network("127.0.0.0/8")], "")))
     made._service.body_maxlen = limit
     made._service.request_rate_per_sec = 0
 
@@ -63,7 +63,7 @@ def test_a_message_is_cut_to_the_limit_between_whole_characters(receiver, limit)
 
 def test_what_fits_is_sent_as_it_is(receiver):
     """No mark and no change where nothing has to go; a message without text has its title for one."""
-    made: Any = target(f"json://127.0.0.1:{receiver.port}/", Watch(Door([ip_network("127.0.0.0/8")], "")))
+    made: Any = target(f"json://{ADDRESS}:{receiver.port}/", Watch(Door([ip_network("127.0.0.0/8")], "")))
     made.send("title", PIECE)
     made.send("title", "")
     sent = [json.loads(body) for _, body in receiver.requests]
@@ -72,7 +72,7 @@ def test_what_fits_is_sent_as_it_is(receiver):
 
 def test_a_character_that_no_limit_holds_is_never_sent(receiver):
     """What cannot be cut between characters is refused for good."""
-    made: Any = target(f"json://127.0.0.1:{receiver.port}/", Watch(Door([ip_network("127.0.0.0/8")], "")))
+    made: Any = target(f"json://{ADDRESS}:{receiver.port}/", Watch(Door([ip_network("127.0.0.0/8")], "")))
     made._service.body_maxlen = 200
     why = "is given a character longer than its messages may be"
     assert made.send("title", "e" + "\u0301" * 1_000) == {"sent": False, "why": why, "never": True, "after": ()}

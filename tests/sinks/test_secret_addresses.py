@@ -18,7 +18,7 @@ from sinks.protocol import Host, Retry
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
 from tests.sinks.deliveries import delivery
-from tests.sinks.receivers import Answer, Hanging, HttpReceiver
+from tests.sinks.receivers import ADDRESS, Answer, Hanging, HttpReceiver
 from tests.sinks.redis_stand_ins import Listener, saying
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "cases" / "C53-addresses.json").read_text())
 HTTP = [case for case in CASES if case["url"].startswith("https://")]
 MARKS = [mark for case in CASES for mark in case["secret"]]
-INTERNAL = "2130706434"
-"""127.0.0.2 to a resolver that takes numbers; beside what HOST allows."""
-CLOSED = "127.0.0.1:1"
-HOST = Host((ip_network("127.0.0.1/32"),), ("json",))
+INTERNAL = "localhost"
+"""Passes what is looked at when a sink is added, for ::1 is allowed; leads to 127.0.0.1, which is not."""
+CLOSED = f"{ADDRESS}:1"
+HOST = Host((ip_network(f"{ADDRESS}/32"), ip_network("::1/128")), ("json",))
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def test_a_notification_shows_host_and_cause_and_nothing_else(bench, capfd, capl
     with Hanging() as hanging, HttpReceiver(lambda path, body: Answer(400, echoes)) as receiver:
         whys = {
             CLOSED: "is not reached: Connection refused",
-            f"127.0.0.1:{hanging.port}": "gave no answer in time",
-            f"127.0.0.1:{receiver.port}": "answered 400",
+            f"{ADDRESS}:{hanging.port}": "gave no answer in time",
+            f"{ADDRESS}:{receiver.port}": "answered 400",
             INTERNAL: "not reached: its address is internal; the operator may name its network in SENSE_SINK_NETWORKS",
         }
         options = {"urls": [_at(case["url"], place) for place in whys for case in HTTP], "title": "t", "body": "b"}
@@ -119,7 +119,7 @@ def test_a_redis_shows_host_and_cause_and_nothing_else(bench, capfd, caplog, mon
     monkeypatch.setattr(redis_server, "ANSWER_S", 0.2)
     said = b"-ERR unknown command 'AUTH', with args beginning with: 'MARK-redis'\r\n"
     with Hanging() as hanging, Listener(saying(said)) as server:
-        places = {"closed": CLOSED, "hangs": f"127.0.0.1:{hanging.port}", "answers": f"127.0.0.1:{server.port}"}
+        places = {"closed": CLOSED, "hangs": f"{ADDRESS}:{hanging.port}", "answers": f"127.0.0.1:{server.port}"}
         options = {
             name: {"url": f"redis://:MARK-redis@{place}/0", "stream": "app:events"} for name, place in places.items()
         }
@@ -160,7 +160,7 @@ def test_what_may_be_shown_of_an_address_is_its_host_or_its_service():
     redis: Any = registry.build(
         "redis_stream", "s", {"url": "redis://:MARK-redis@127.0.0.1:1/0", "stream": "app:events"}
     )
-    notify: Any = registry.build("notify", "s", {"urls": ["json://user:MARK-pass@127.0.0.1/x"]})
+    notify: Any = registry.build("notify", "s", {"urls": ["json://user:MARK-pass@127.0.0.2/x"]})
     for sink, shown in ((redis, "redis://127.0.0.1:1/***"), (notify, "json://***")):
         text = f"{sink.options!r} {sink.options}"
         assert shown in text
