@@ -117,11 +117,11 @@ def status(*, json: Json = False) -> None:
     """Count deliveries by state and by lane, and what waits on the stream."""
     with operator() as acting:
         row, operates = acting.status(), acting.acting.operator
-    if operates and row.waiting is None:
-        render.warn("what waits on the stream is not known: no Redis answers; `sense-worker health` says why")
     if json:
         render.print_json(render.plain(row))
         return
+    if operates and row.waiting is None:
+        render.warn("what waits on the stream is not known: no Redis answers; `sense-worker health` says why")
     render.print_row(row, as_json=False, hide=("lanes",))
     if row.lanes:
         render.print_lines([""])
