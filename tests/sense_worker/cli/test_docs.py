@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = (
     "README.md",
     "docs/operate.md",
+    "docs/inbox.md",
     "docs/sinks.md",
     "docs/routes.md",
     "docs/wire.md",
