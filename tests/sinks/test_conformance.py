@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import subprocess
+import sys
 import unittest
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +17,6 @@ from tests.sinks import broken_sinks as broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 TESTS = sorted(name for name, _ in inspect.getmembers(SinkConformance, inspect.isfunction) if name.startswith("test_"))
 
@@ -117,3 +119,23 @@ def test_a_broken_sink_is_found(tmp_path, capfd, sink, test, said):
     assert said in told.get(test, "passed")
     if said:
         assert "\n  -> " in told[test]
+
+
+def test_a_secret_in_plain_text_is_warned_of(tmp_path):
+    """By its name it looks like one: the author is told, and no test fails for it."""
+    one: Any = SinkConformance()
+    one.make = given(broken.PlainToken)
+    with pytest.warns(UserWarning, match=r"^options that look like secrets are plain text: token; declare them as Sec"):
+        one.test_secret_options_are_typed(tmp_path)
+
+
+def test_a_kit_without_make_says_so(tmp_path):
+    """The first thing an author sees is what is missing."""
+    with pytest.raises(NotImplementedError, match=r"make\(self, tmp_path\) has to return a Given"):
+        SinkConformance().test_closing_twice(tmp_path)
+
+
+def test_the_kit_needs_no_pytest():
+    """It is part of the distribution, whose users need not have it."""
+    program = "import sys; sys.modules['pytest'] = None; import sinks.conformance"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=Path(__file__).parents[2])

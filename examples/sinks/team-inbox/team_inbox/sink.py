@@ -27,7 +27,7 @@ class TeamInboxOptions(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
     path: str = Field(pattern="^/")
-    wait_s: float = Field(5.0, gt=0, le=20)
+    wait_s: float = Field(default=5.0, gt=0, le=20)
     """Seconds to wait for another program that writes."""
 
 
