@@ -14,7 +14,7 @@ from sinks.loop_thread import shared_loop
 from sinks.optional import Renewed
 from sinks.protocol import NOTHING_ALLOWED, Rejected, SinkBase
 from sinks.webhook_message import NoEvent, message
-from sinks.webhook_options import TOTAL_LIMIT_S, WebhookOptions, new_secret, renewed
+from sinks.webhook_options import IN_FLIGHT_LIMIT, TOTAL_LIMIT_S, WebhookOptions, new_secret, renewed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from sinks.webhook_message import Message
 
 SETTING = "SENSE_SINK_NETWORKS"
-BATCH = 32
-"""Deliveries of one call, all in flight at once; they are settled in one commit."""
+BATCH = 64
+"""Deliveries of one call at most: they are claimed in one transaction and settled in another."""
 MARGIN_S = 2.0
 """What a call may take beside its exchanges."""
 CLOSE_S = 0.5
@@ -39,14 +39,15 @@ _PLAIN = f"plain http goes into the networks of {SETTING} only"
 class Webhook(SinkBase):
     """At least once: a receiver tells repeats by `webhook-id`, which is the delivery's id.
 
-    A call sends all of its batch at once, so that each exchange has its whole time and none waits for another's slot.
+    One call more may be out than are needed to have `in_flight` requests: they go on while a call is settled. Its
+    requests wait for a free slot, one total time at most, and then have their own.
     """
 
     kind: ClassVar[str] = "webhook"
     Options: ClassVar[type[BaseModel]] = WebhookOptions
     secret_options: ClassVar[tuple[str, ...]] = ("secret", "previous")
-    deadline_s: ClassVar[float] = TOTAL_LIMIT_S + MARGIN_S
-    concurrency: ClassVar[int] = 8
+    deadline_s: ClassVar[float] = 2 * TOTAL_LIMIT_S + MARGIN_S
+    concurrency: ClassVar[int] = -(-IN_FLIGHT_LIMIT // BATCH) + 1
     batch_size: ClassVar[int] = BATCH
 
     def __init__(self, name: str, options: WebhookOptions) -> None:
@@ -58,7 +59,12 @@ class Webhook(SinkBase):
         self._client: Client | None = None
         self._signers: dict[str, Signer] = {}
         calls = -(-options.in_flight // BATCH)
-        self.narrow(deadline_s=options.total_s + MARGIN_S, concurrency=calls, batch_size=options.in_flight // calls)
+        # Beside the requests in flight no more than as many wait, so that none waits longer than one takes.
+        self.narrow(
+            deadline_s=2 * options.total_s + MARGIN_S,
+            concurrency=calls + 1,
+            batch_size=options.in_flight // calls,
+        )
 
     @classmethod
     def renew(cls, options: Mapping[str, object], now: int, until: int) -> Renewed:
@@ -92,7 +98,7 @@ class Webhook(SinkBase):
         self._client = self._opened()
 
     def deliver(self, batch: Sequence[Delivery]) -> Sequence[Outcome]:
-        """Send all of the batch at once."""
+        """Send all of the batch as slots are free."""
         if self._client is None:
             raise RuntimeError("not open")
         made = [self._message(delivery) for delivery in batch]
@@ -127,7 +133,7 @@ class Webhook(SinkBase):
             raise UsageError("sink kind webhook", f"needs {missing.name}", _WAY_OUT) from None
         secrets = [self._options.secret, *(one.secret for one in self._options.previous)]
         self._signers = {one.get_secret_value(): Signer(one.get_secret_value()) for one in secrets}
-        limits = Limits(self._options.total_s, self._options.connect_s)
+        limits = Limits(self._options.in_flight, self._options.total_s, self._options.connect_s)
         return shared_loop().make(lambda: Client(self._address, place(self._parts), self._door, limits))
 
 

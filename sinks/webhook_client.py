@@ -48,8 +48,9 @@ _HEADERS = {"User-Agent": "sense-worker", "Accept": "*/*", "Accept-Encoding": "i
 
 
 class Limits(NamedTuple):
-    """Seconds of one attempt."""
+    """Requests at once, and the seconds of one attempt."""
 
+    in_flight: int
     total_s: float
     connect_s: float
 
@@ -75,6 +76,7 @@ class Client:
         self._url = yarl.URL(address, encoded=True)
         self._host = host
         self._limits = limits
+        self._slots = asyncio.Semaphore(limits.in_flight)
         self._resolver = GuardedResolver(door)
         connector = guarded_connector(door, limit=0, keepalive_timeout=KEEP_S)
         connector._factory = functools.partial(_reader, asyncio.get_running_loop())  # noqa: SLF001 - see _Handler
@@ -89,7 +91,7 @@ class Client:
         )
 
     async def send(self, messages: Sequence[Message]) -> list[Outcome]:
-        """Send all at once; returns an outcome for each, at the latest when the total time of an attempt is over."""
+        """Send all, each as soon as a slot is free; returns an outcome for each."""
         return await asyncio.gather(*(self._outcome(message) for message in messages))
 
     async def look_up(self) -> None:
@@ -102,7 +104,7 @@ class Client:
 
     async def _outcome(self, message: Message) -> Outcome:
         try:
-            async with asyncio.timeout(self._limits.total_s):
+            async with self._slots, asyncio.timeout(self._limits.total_s):
                 answer = await self._exchange(message)
         except _StatusOnly as known:
             return self._judged(_Answer(known.status))

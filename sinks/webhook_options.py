@@ -81,7 +81,7 @@ class WebhookOptions(BaseModel):
     payload: Literal["thin", "full"] = "thin"
     link: Annotated[str, Field(max_length=2048), AfterValidator(_is_template)] | None = None
     in_flight: int = Field(IN_FLIGHT, ge=1, le=IN_FLIGHT_LIMIT)
-    """Requests at once, over all workers."""
+    """Requests at once, in each process of a worker's pool."""
     total_s: float = Field(10.0, ge=0.1, le=TOTAL_LIMIT_S)
     """Seconds for one attempt, from the look-up of the name to the end of the answer."""
     connect_s: float = Field(3.0, ge=0.1, le=TOTAL_LIMIT_S)

@@ -6,7 +6,9 @@ import json
 import os
 import socket
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from types import SimpleNamespace
@@ -138,7 +140,7 @@ class TestWhatIsSent:
 
         with Receiver(answer) as receiver:
             sink = built(receiver.url, in_flight=8)
-            assert (sink.batch_size, sink.concurrency, sink.deadline_s) == (8, 1, 12.0)
+            assert (sink.batch_size, sink.concurrency, sink.deadline_s) == (8, 2, 22.0)
             sink.open()
             for _ in range(2):
                 assert sink.deliver([delivery(n) for n in range(8)]) == [Delivered("200")] * 8
@@ -146,12 +148,34 @@ class TestWhatIsSent:
         assert (len(receiver.received), receiver.connections) == (16, 8)
 
     @pytest.mark.parametrize(
-        ("in_flight", "shape"), [(1, (1, 1)), (32, (32, 1)), (64, (32, 2)), (256, (32, 8)), (33, (16, 2))]
+        ("in_flight", "shape"), [(1, (1, 2)), (64, (64, 2)), (65, (32, 3)), (128, (64, 3)), (256, (64, 5))]
     )
-    def test_never_more_in_flight_than_the_option(self, in_flight: int, shape: tuple[int, int]):
-        """Calls times batch is the bound, over all workers."""
+    def test_one_call_more_than_its_slots_need(self, in_flight: int, shape: tuple[int, int]):
+        """Requests go on while a call is settled; no more wait than are in flight, so none waits long."""
         sink = built("https://1.1.1.1/", in_flight=in_flight)
         assert (sink.batch_size, sink.concurrency) == shape
+        assert sink.batch_size * sink.concurrency <= 2 * in_flight
+
+    def test_never_more_in_flight_than_the_option(self):
+        """Two calls of eight with eight slots: the receiver never sees a ninth before it has answered one."""
+        state = SimpleNamespace(now=0, most=0, lock=threading.Lock())
+
+        def answer(_: Any) -> bytes:
+            with state.lock:
+                state.now += 1
+                state.most = max(state.most, state.now)
+            receiver.over.wait(0.01)
+            with state.lock:
+                state.now -= 1
+            return said(200)
+
+        with Receiver(answer) as receiver:
+            sink = built(receiver.url, in_flight=8)
+            sink.open()
+            with ThreadPoolExecutor(2) as calls:
+                outcomes = list(calls.map(lambda at: sink.deliver([delivery(at + n) for n in range(8)]), (0, 8)))
+            sink.close()
+        assert (outcomes, state.most, receiver.connections) == ([[Delivered("200")] * 8] * 2, 8, 8)
 
     def test_nothing_of_the_environment_and_no_cookie(self, monkeypatch: pytest.MonkeyPatch):
         """A proxy of the environment is not used, and a cookie is not kept."""
