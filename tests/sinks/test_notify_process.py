@@ -257,6 +257,7 @@ def test_what_hangs_is_ended_in_the_middle_of_a_send(place):
     assert process._process.poll() == -9
 
 
+@pytest.mark.long
 def test_the_guard_of_the_tests_holds_here_too(tmp_path, monkeypatch):
     """Were an address off this machine allowed, this process would be refused before it connects all the same."""
     notes = tmp_path / "notes"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sinks.notify_text import MARK, characters, checked, filled, one_line, paragraphs, shortened, units
@@ -68,6 +68,7 @@ def test_controls_stay_out():
 
 
 @pytest.mark.case("C54")
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from(WHOLE), max_size=12))
 def test_characters_are_what_a_reader_takes_for_one(parts):
     """Marks, emoji sequences, skin tones, flags, tags, syllables and line ends stay together, nothing is lost."""
@@ -75,6 +76,7 @@ def test_characters_are_what_a_reader_takes_for_one(parts):
 
 
 @pytest.mark.case("C54")
+@settings(max_examples=50)
 @given(st.lists(st.sampled_from([one for one in WHOLE if one != "\r\n"]), max_size=60), st.integers(30, 200))
 def test_a_text_is_cut_between_characters_within_the_limit(parts, limit):
     """What fits stays as it is; else a beginning of whole characters and the mark fit, and one more would not."""
