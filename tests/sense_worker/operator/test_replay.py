@@ -13,7 +13,7 @@ from sense_worker.explain import explain
 from sense_worker.operator import Operator
 from sense_worker.operator import replay as replay_module
 from sense_worker.storage import tables
-from sense_worker.storage.schema import DELIVERY
+from sense_worker.storage.schema import DELIVERY, EVENT
 from sense_worker.storage.states import State
 from sinks.memory import Memory
 from sinks.protocol import Rejected, Retry, SinkBase
@@ -116,6 +116,9 @@ def test_each_goes_through_the_full_check_as_its_own_principal(on):
         row = {"event_id": b"\xab" * 16, "route_id": "rte-t-blue", "tenant": "t-blue", "lane": "t-blue/remote"}
         more = {"owner": "ana", "state": "dead", "alone": False, "due_at": 1, "created_at": 1}
         connection.execute(DELIVERY.insert().values(**row, **more))
+        names = ", ".join(column.name for column in EVENT.columns if column.name not in ("id", "tenant"))
+        copied = f"SELECT x'{'ab' * 16}', 't-blue', {names} FROM sense_event"
+        connection.exec_driver_sql(f"INSERT INTO sense_event (id, tenant, {names}) {copied}")
 
     on.rows.revoke("grt-ana-new_item-")
     first = on.operator.replay([dead, foreign])
@@ -186,7 +189,17 @@ def test_the_audit_keeps_operator_and_attributed_principal_apart(on):
     assert (replays[0]["pack_id"], replays[0]["key"], replays[0]["tenant"]) == ("mail", "new_item", "t-red")
     decided = [(line["principal"], line["publisher"], line["reason"]) for line in on.lines("sense.deliver")]
     assert decided == [("ana", "ana", "answered 410"), ("ana", "ana", NO_GRANT), ("ana", "ana", None)]
-    assert check_audit(on.bench.settings).problems == ()
+    checked = check_audit(on.bench.settings)
+    assert (checked.problems, checked.anchors > 0) == ((), True)
+
+
+@on_sqlite
+def test_a_replay_is_anchored_at_once(on):
+    """Without a worker no sweep does it, and a chain cut behind it would look whole."""
+    (dead,) = on.ended(GONE)
+    on.operator.replay([dead])
+
+    assert on.bench.query("SELECT max(seq) FROM sense_audit_anchor") == [(len(on.bench.audited()),)]
 
 
 @pytest.mark.case("C14")
