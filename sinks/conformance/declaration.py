@@ -56,7 +56,7 @@ class DeclarationTests(Kit):
         built(given)
         before = held()
         sink = built(given)
-        if settled(held, before, 0.2) > before:
+        if settled(held, before) > before:
             fail(
                 f"{type(sink).__qualname__}.__init__ opened a file or connection, or started a thread",
                 "Keep name and options in __init__, and connect in `open`",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
+SETTLE_S = 2.0
 _HANDLES = Path("/dev/fd")
 MANY = 20
 """Deliveries of a full batch in a test; a larger `batch_size` is tried with this many."""
@@ -210,9 +211,9 @@ def held() -> tuple[int, int]:
     return files, threading.active_count()
 
 
-def settled(read: Callable[[], Found], wanted: Found, seconds: float = 1.0) -> Found:
-    """Return what is read once it is as wanted, or after `seconds`: threads and sockets end a moment later."""
-    ends = time.monotonic() + seconds
+def settled(read: Callable[[], Found], wanted: Found) -> Found:
+    """Return what is read once it is as wanted, or after SETTLE_S: threads and sockets end a moment later."""
+    ends = time.monotonic() + SETTLE_S
     found = read()
     if found != wanted:
         gc.collect()  # what only waits for the collector was let go of

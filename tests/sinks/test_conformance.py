@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sinks.conformance import Given, SinkConformance
+from sinks.conformance import Given, SinkConformance, kit
 from tests.sinks import broken_sinks as broken
 
 if TYPE_CHECKING:
@@ -113,8 +113,9 @@ def test_a_sound_sink_passes(tmp_path, capfd):
 
 @pytest.mark.filterwarnings("ignore:options that look like secrets")
 @pytest.mark.parametrize(("sink", "test", "said"), BROKEN, ids=[f"{one[0].__name__}-{one[1]}" for one in BROKEN])
-def test_a_broken_sink_is_found(tmp_path, capfd, sink, test, said):
+def test_a_broken_sink_is_found(tmp_path, capfd, monkeypatch, sink, test, said):
     """The test that is for it fails, and its message says what is wrong and what to do instead."""
+    monkeypatch.setattr(kit, "SETTLE_S", 0.1)
     told = found(given(sink), tmp_path, capfd, [test])
     assert said in told.get(test, "passed")
     if said:

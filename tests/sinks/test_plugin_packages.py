@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sqlite3
 import sys
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from sense_worker.storage.engine import Database
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
 from tests.sinks.packages import EXAMPLE, environment, own_tests, run, unpacked, wheel
+from tests.sinks.test_conformance import TESTS, found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,20 +37,41 @@ def kinds(python: Path, folder: Path) -> dict[str, list[str]]:
     return found
 
 
-def test_what_sink_new_writes_works_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The package is sound, builds, and from its own installation passes its tests and is a kind."""
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `sink new` writes."""
     monkeypatch.chdir(tmp_path)
     assert main.run(["sink", "new", "night_pager", "--path", "made"]) == 0
-    made = tmp_path / "made"
+    return tmp_path / "made"
+
+
+def test_what_sink_new_writes_works_at_once(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any):
+    """The package is sound, builds, is a kind where it is installed, and passes its tests."""
     for check in (["check"], ["format", "--check"]):
         run(sys.executable, "-m", "ruff", *check, "--no-cache", made, cwd=made)
-    built = wheel(made, tmp_path)
-    with monkeypatch.context() as installed:
-        installed.syspath_prepend(str(unpacked(built, tmp_path / "site")))
+    monkeypatch.syspath_prepend(str(unpacked(wheel(made, tmp_path), tmp_path / "site")))
+    try:
         registry = Registry.load()
-    assert (registry.faults, registry.get("night_pager").__qualname__) == ((), "NightPager")
-    python = environment(tmp_path / "environment", built)
+        assert (registry.faults, registry.get("night_pager").__qualname__) == ((), "NightPager")
+        own = runpy.run_path(str(made / "tests" / "test_night_pager.py"))
+        own["test_a_file_holds_subject_and_data"](tmp_path)
+        assert found(own["TestNightPager"]().make, tmp_path, capfd, TESTS) == {}
+    finally:
+        forget("sense_sink_night_pager")
+
+
+@pytest.mark.long
+def test_what_sink_new_writes_passes_its_tests_where_it_is_installed(made: Path, tmp_path: Path):
+    """In an environment of its own, run as its author runs them."""
+    python = environment(tmp_path / "environment", wheel(made, tmp_path))
+    assert "night_pager" in kinds(python, tmp_path)["kinds"]
     assert own_tests(python, made / "tests", tmp_path).startswith("26 passed")
+
+
+def forget(package: str) -> None:
+    """Let the modules of a package be imported anew."""
+    for module in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[module]
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +89,7 @@ def bench(tmp_path: Path, example: Path, sqlite_url: str, monkeypatch: pytest.Mo
     yield bench
     bench.close()
     database.dispose()
-    for module in [name for name in sys.modules if name.partition(".")[0] == "team_inbox"]:
-        del sys.modules[module]
+    forget("team_inbox")
 
 
 class Bell:
