@@ -64,12 +64,15 @@ def find_items(connection: sa.Connection, view: View, keys: Iterable[tuple[bytes
         raise AssertionError("items are changed one principal at a time")
     _take_numbers(connection, Owner(view.tenant, view.principal), 0)
     i = item.c
-    wanted = [
-        i.event_id == event if route is None else sa.and_(i.event_id == event, i.route_id == route)
-        for event, route in keys
+    wanted = set(keys)
+    events = {event for event, _ in wanted}
+    query = sa.select(item).where(*in_view(view), i.number.is_not(None), i.event_id.in_(events))
+    found = [InboxItem(*row) for row in connection.execute(query.order_by(i.number.desc()))]
+    return [
+        one
+        for one in found
+        if not wanted.isdisjoint(((bytes(one.event_id), None), (bytes(one.event_id), one.route_id)))
     ]
-    found = sa.select(item).where(*in_view(view), i.number.is_not(None), sa.or_(sa.false(), *wanted))
-    return [InboxItem(*row) for row in connection.execute(found.order_by(i.number.desc()))]
 
 
 def move_items(

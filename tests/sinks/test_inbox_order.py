@@ -68,20 +68,23 @@ def test_another_principals_batch_does_not_wait(postgresql_url: str):
 
 
 def test_what_many_write_and_move_at_once_is_read_once_and_counted(database: Database):
-    """Writers of many principals in every order, a mover, a pruner and a reader that pages: no deadlock, no drift.
+    """Writers of many principals in every order, two who move and prune, and readers that page: no deadlock, no drift.
 
     The reader meets every item once, in the order of its numbers, though transactions commit as they please.
     """
     batches = [[batch_of(writer, at) for at in range(BATCHES)] for writer in range(WRITERS)]
     done = threading.Event()
-    with ThreadPoolExecutor(WRITERS + 3) as pool:
+    with ThreadPoolExecutor(WRITERS + 4) as pool:
         readers = [pool.submit(read_all, database, View("acme", who), done) for who in ("ana", "ben")]
-        mover = pool.submit(move_some, database, done)
+        movers = [pool.submit(move_some, database, move, done) for move in (moves.SEE, moves.READ)]
         writers = [pool.submit(write_all, database, mine) for mine in batches]
-        for one in writers:
+        try:
+            for one in writers:
+                one.result(timeout=60)
+        finally:
+            done.set()
+        for one in movers:
             one.result(timeout=60)
-        done.set()
-        mover.result(timeout=60)
         read = [reader.result(timeout=60) for reader in readers]
 
     for who, found in zip(("ana", "ben"), read, strict=True):
@@ -111,8 +114,8 @@ def write_all(database: Database, batches: list[list[Delivery]]) -> None:
         write(database, *batch[:3])
 
 
-def move_some(database: Database, done: threading.Event) -> None:
-    """See and archive what is there, of one principal at a time; remove what eve has archived."""
+def move_some(database: Database, move: moves.Move, done: threading.Event) -> None:
+    """See or read what is there, of one principal at a time; archive and remove eve's."""
     while not done.is_set():
         for who in PRINCIPALS:
             with database.read() as connection:
@@ -120,7 +123,7 @@ def move_some(database: Database, done: threading.Event) -> None:
             keys = [(bytes(one.item.event_id), one.item.route_id) for one in listed]
             with database.write() as connection:
                 found = moves.find_items(connection, View("acme", who), keys)
-                moves.move_items(connection, found, moves.ARCHIVE if who == "eve" else moves.SEE)
+                moves.move_items(connection, found, moves.ARCHIVE if who == "eve" else move)
         with database.write() as connection:
             moves.remove_items(connection, "acme", 2**62, ("archived",), 50)
 
