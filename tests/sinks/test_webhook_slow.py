@@ -143,6 +143,34 @@ def test_a_success_is_one_whatever_follows_it(answer: Any):
 
 
 @pytest.mark.case("C49")
+def test_an_endless_answer_is_cut_off():
+    """Beyond the cap the connection is closed: what the receiver goes on saying is read by nobody."""
+    sent: list[int] = []
+
+    def flood(connection: socket.socket) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        for _ in range(2_000):
+            connection.sendall(b"x" * 65_536)  # raises when the other side is gone
+            sent.append(65_536)
+
+    with Receiver(lambda _: flood) as receiver:
+        assert delivered(receiver.url, delivery()) == [Delivered("200")]
+    assert sum(sent) < 2_000 * 65_536 / 4
+
+
+@pytest.mark.case("C49")
+def test_nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch):
+    """The fixture swells by a thousand; not a byte of it is handed to zlib."""
+    unpacked: list[int] = []
+    monkeypatch.setattr(
+        "aiohttp.compression_utils.ZLibDecompressor.decompress_sync", lambda _, data, *__: unpacked.append(len(data))
+    )
+    with Receiver(lambda _: said(200, ("Content-Encoding", "gzip"), body=BOMB)) as receiver:
+        assert delivered(receiver.url, delivery()) == [Delivered("200")]
+    assert (unpacked, receiver.received[0].headers["accept-encoding"]) == ([], "identity")
+
+
+@pytest.mark.case("C49")
 def test_a_failure_is_one_too():
     """The same for a status that is no success, and its text is nowhere in the reason."""
     with Receiver(lambda _: b"HTTP/1.1 404 Gone fishing\r\n" + LINES + b"\r\n") as receiver:
