@@ -163,7 +163,8 @@ def test_nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch):
     """The fixture swells by a thousand; not a byte of it is handed to zlib."""
     unpacked: list[int] = []
     monkeypatch.setattr(
-        "aiohttp.compression_utils.ZLibDecompressor.decompress_sync", lambda _, data, *__: unpacked.append(len(data))
+        "aiohttp.compression_utils.ZLibDecompressor.decompress_sync",
+        lambda _, data, *__, **___: unpacked.append(len(data)),
     )
     with Receiver(lambda _: said(200, ("Content-Encoding", "gzip"), body=BOMB)) as receiver:
         assert delivered(receiver.url, delivery()) == [Delivered("200")]
