@@ -101,7 +101,8 @@ def sink_host(settings: Settings) -> Host:
 
 def sink_kinds(settings: Settings, *, fresh: bool = False) -> Registry:
     """Return the kinds of sinks of this host, its plugins among them; `fresh` tries these again (C52)."""
-    return Registry.load(sink_host(settings), settings.home / PLUGINS_FILE, fresh=fresh)
+    mark = Marks(settings.home / OPENING_FOLDER).mark
+    return Registry.load(sink_host(settings), settings.home / PLUGINS_FILE, fresh=fresh, mark=mark)
 
 
 def build_ports(settings: Settings, registry: Registry | None = None) -> Ports:

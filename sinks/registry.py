@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runtime_core.errors import UsageError
 from sinks.console import Console
 from sinks.declared import Misdeclared, check
+from sinks.guarded import Guard, unmarked
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from sinks.guarded import Mark
     from sinks.protocol import Host, Sink
 
 BUILT_IN: tuple[type[Sink], ...] = (Inbox, Jsonl, Console, Memory, RedisStream, Notify, Webhook)
@@ -52,19 +54,27 @@ class Registry:
     `host` is what the host's operator allows their sinks.
     """
 
-    def __init__(self, host: Host = NOTHING_ALLOWED) -> None:
+    def __init__(self, host: Host = NOTHING_ALLOWED, mark: Mark = unmarked) -> None:
         self._host = host
+        self._guard = Guard(mark)
         self._kinds = {sink.kind: check(sink, built_in=True) for sink in BUILT_IN}
         self._faults: tuple[Fault, ...] = ()
 
     @classmethod
-    def load(cls, host: Host = NOTHING_ALLOWED, verdicts: Path | None = None, *, fresh: bool = False) -> Registry:
+    def load(
+        cls,
+        host: Host = NOTHING_ALLOWED,
+        verdicts: Path | None = None,
+        *,
+        fresh: bool = False,
+        mark: Mark = unmarked,
+    ) -> Registry:
         """Return the built-in kinds and every plugin that loads; what does not load is in `faults`, never raised.
 
         Plugins are imported in a process of their own first. `verdicts` is the file in which this host keeps what came
-        of it, None: nothing is kept; `fresh` tries again whatever it says.
+        of it, None: nothing is kept; `fresh` tries again whatever it says. `mark`: see `sinks.guarded`.
         """
-        registry = cls(host)
+        registry = cls(host, mark)
         plugins, faults = load_plugins(registry._kinds, verdicts, fresh=fresh)
         registry._kinds.update(plugins)
         registry._faults = tuple(faults)
@@ -102,13 +112,18 @@ class Registry:
         sink = self._kinds.get(kind)
         if sink is None:
             raise UsageError("kind", self._missing(kind), f"kinds: {', '.join(self.kinds())}")
-        with _own_code(kind, "built"):
+        if sink in BUILT_IN:
+            return self._built(sink, name, options)
+        return self._guard.build(kind, repr(options), lambda: self._built(sink, name, options))
+
+    def _built(self, sink: type[Sink], name: str, options: Mapping[str, object]) -> Sink:
+        with _own_code(sink.kind, "built"):
             built = sink(name, validated(sink, options))
             if isinstance(built, HostedSink):
                 built.admit(self._host)
             workspace = built.workspace
         if not isinstance(workspace, bool):
-            raise UsageError(f"sink kind {kind}", "its property workspace answers neither True nor False")
+            raise UsageError(f"sink kind {sink.kind}", "its property workspace answers neither True nor False")
         return built
 
     def try_out(self, kind: str, name: str, options: Mapping[str, object]) -> None:

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import sys
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
 from runtime_core.errors import UsageError
-from sinks import plugins
+from sense_worker.opening import Marks
+from sinks import SinkBase, guarded, plugins
 from sinks.plugins import Fault
 from sinks.registry import Registry
 from tests.sinks.sites import GOOD, Site
@@ -168,3 +171,55 @@ def test_an_exception_that_cannot_be_told_is_named(site: Site):
     )
     (fault,) = Registry.load().faults
     assert fault.reason == "Mute"
+
+
+class Hanging(SinkBase):
+    """Waits for what never comes."""
+
+    kind = "hanging"
+    built: ClassVar[int] = 0
+
+    def __init__(self, name, options):
+        type(self).built += 1
+        threading.Event().wait()
+
+    def deliver(self, batch):
+        raise NotImplementedError(batch)
+
+
+@pytest.mark.case("C52")
+def test_a_plugin_that_hangs_when_built_holds_nobody_up(monkeypatch: pytest.MonkeyPatch):
+    """It is waited for once, and then refused at once."""
+    monkeypatch.setattr(guarded, "BUILD_LIMIT_S", 0.05)
+    registry = Registry()
+    registry.register(Hanging)
+    for _ in range(3):
+        with pytest.raises(UsageError, match=r"^sink kind hanging: did not come back "):
+            registry.build("hanging", "h", {})
+    assert registry.traits("hanging", {}) is None
+    assert Hanging.built == 1
+
+
+@pytest.mark.case("C52")
+def test_a_plugin_that_ends_its_process_when_built_is_left_alone(tmp_path: Path):
+    """Three processes of a host may die of it; the other sinks of all of them are built."""
+
+    class Ending(Hanging):
+        kind = "ending"
+
+        def __init__(self, name, options):
+            os._exit(4)
+
+    registry = Registry(mark=Marks(tmp_path).mark)
+    registry.register(Ending)
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                registry.build("ending", "e", {})
+            finally:
+                os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 4
+    with pytest.raises(UsageError, match=r"^sink kind ending: its process ended 3 times while it was built"):
+        registry.build("ending", "e", {})
+    assert registry.build("memory", "m", {}).kind == "memory"
