@@ -255,7 +255,7 @@ def run(database: Database, examples: int, steps: int) -> None:
 
 def test_lists_and_counters_are_those_of_the_model(database: Database):
     """Arrivals, repeats, undone batches, changes, snoozes that end, pruning: counters never drift."""
-    run(database, examples=12, steps=20)
+    run(database, examples=8, steps=18)
 
 
 @pytest.mark.long

@@ -14,6 +14,13 @@ from sinks.inbox import counter, item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import counted, recounted, write
 
+
+@pytest.fixture
+def database_url(sqlite_url):
+    """SQLite alone: that tables and queries do the same on PostgreSQL is shown in tests/sinks/test_inbox_model.py."""
+    return sqlite_url
+
+
 CHANGES = ("see", "read", "unread", "archive", "unarchive", "wake")
 
 
