@@ -95,7 +95,8 @@ def test_410_switches_the_sink_off_until_it_is_resumed(bench: Bench):
         bench.events(5)
         assert [bench.turn(), bench.turn()] == [2, 0]
         gone = f"127.0.0.1:{receiver.port} answered 410: it is gone"
-        assert bench.states() == [("dead", f"rejected: {gone}", 2), ("held", f"sink disabled: {gone}", 3)]
+        dead = len(receiver.received)  # 1, or 2 where the second call was out by then
+        assert bench.states() == [("dead", f"rejected: {gone}", dead), ("held", f"sink disabled: {gone}", 5 - dead)]
         shown = bench.operator.show_sink("hook")
         assert (shown.disabled_reason, abs((shown.disabled_at or 0) / 1e6 - time.time()) < 60) == (gone, True)
 
@@ -103,7 +104,7 @@ def test_410_switches_the_sink_off_until_it_is_resumed(bench: Bench):
         bench.operator.resume_sink("hook")
         while bench.turn():
             pass
-        assert [(state, count) for state, _, count in bench.states()] == [("dead", 2), ("delivered", 3)]
+        assert [(state, count) for state, _, count in bench.states()] == [("dead", dead), ("delivered", 5 - dead)]
     assert len(receiver.received) == 5
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from runtime_core.egress import Door, NotReached
 from runtime_core.errors import UsageError
 from sinks.protocol import NOTHING_ALLOWED, Delivered, Host, Retry
 from tests.sinks.deliveries import delivery
@@ -125,6 +126,15 @@ def test_plain_http_goes_into_named_networks_only(monkeypatch: pytest.MonkeyPatc
         built("http://hook.test/", NOTHING_ALLOWED)
     outcome = handed("http://hook.test/", HOST)
     assert outcome == Retry("hook.test not reached: plain http goes into the networks of SENSE_SINK_NETWORKS only")
+    assert reached == []
+
+
+@pytest.mark.case("C46")
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5", "::1", "fe80::1%eth0", "169.254.169.254"])
+def test_no_socket_is_made_towards_what_was_not_let_through(reached: list[str], address: str):
+    """The last look is at the address itself, whatever was checked before: no socket, and so no connection."""
+    with pytest.raises(NotReached, match="its address is internal"):
+        Door((), "SENSE_SINK_NETWORKS").socket((socket.AF_INET, socket.SOCK_STREAM, 6, None, (address, 443)))
     assert reached == []
 
 
