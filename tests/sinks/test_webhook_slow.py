@@ -109,6 +109,7 @@ def endless(head: bytes, chunk: bytes) -> Callable[[socket.socket], None]:
 
 
 BOMB = (CASES / "C49-bomb.gz").read_bytes()
+LONG_LINES = b"".join(b"X-Header-%d: %s\r\n" % (number, b"v" * 8_000) for number in range(900))
 LINES = b"".join(b"X-Header-%d: value\r\n" % number for number in range(10_000))
 HUGE: dict[str, Any] = {
     "an endless body": endless(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65_536),
@@ -118,6 +119,7 @@ HUGE: dict[str, Any] = {
     "a bomb": said(200, ("Content-Encoding", "gzip"), body=BOMB),
     "a length far above what is sent": endless(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\nx", b""),
     "10,000 header lines": b"HTTP/1.1 200 OK\r\n" + LINES + b"Content-Length: 0\r\n\r\n",
+    "7 MB of headers": b"HTTP/1.1 200 OK\r\n" + LONG_LINES + b"Content-Length: 0\r\n\r\n",
     "a head without end": endless(b"HTTP/1.1 200 OK\r\nX-Long: ", b"x" * 65_536),
     "a header that is none": b"HTTP/1.1 200 OK\r\n\x00: x\r\n\r\n",
 }
