@@ -47,6 +47,10 @@ class Loose(BaseModel):
     pass
 
 
+class Keyed(NoOptions):
+    secret: str = ""
+
+
 class Abstract(Good, ABC):
     @abstractmethod
     def flush(self): ...
@@ -222,6 +226,40 @@ def test_what_is_no_method_is_refused(value: Any):
 def test_workspace_is_a_property(value: Any):
     """A method in the place of the property would read as true."""
     assert refusal(sink(workspace=value)).startswith(("Bad.workspace is ", "Bad has no property workspace"))
+
+
+def _renew(cls, options, now, until): ...
+
+
+@pytest.mark.parametrize(
+    ("attributes", "reason"),
+    [
+        ({"secret_options": ("key",)}, "Bad.secret_options is ('key',), not a tuple of options"),
+        ({"secret_options": ()}, "Bad.secret_options is (), not a tuple of options"),
+        ({"secret_options": ["secret"]}, "Bad.secret_options is ['secret'], not a tuple of options"),
+        ({"renew": classmethod(_renew)}, "Bad.secret_options is None, not a tuple of options"),
+        ({"secret_options": ("secret",)}, "Bad has no class method renew(cls, options, now, until)"),
+        (
+            {"secret_options": ("secret",), "renew": lambda self, options, now, until: None},
+            "Bad has no class method renew(cls, options, now, until)",
+        ),
+        (
+            {"secret_options": ("secret",), "renew": classmethod(lambda cls, options: None)},
+            "Bad.renew takes no argument 'now'",
+        ),
+    ],
+)
+def test_a_sink_that_signs_names_its_options_and_renews_them(attributes: dict[str, Any], reason: str):
+    """`sink rotate` replaces what is named, by a class method: the first secret is made before there are options."""
+    assert refusal(sink(Options=Keyed, **attributes)) == reason
+    assert sink(Options=Keyed, secret_options=("secret",), renew=classmethod(_renew))
+
+
+def test_an_instance_takes_no_more_than_its_class_declares():
+    """`narrow` is for less: what the class declares was checked, and is the bound."""
+    narrowed = sink(batch_size=10, concurrency=4, deadline_s=5.0)("s", NoOptions())
+    narrowed.narrow(batch_size=3, concurrency=100, deadline_s=9.0)
+    assert (narrowed.batch_size, narrowed.concurrency, narrowed.deadline_s) == (3, 4, 5.0)
 
 
 def test_an_abstract_class_is_refused():

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -9,6 +9,7 @@ from runtime_core.errors import UsageError
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
 from sinks.memory import Memory
+from sinks.optional import Renewed
 from sinks.protocol import LANDS, Delivered, Host, SinkBase, TransactionalSink
 from sinks.registry import BUILT_IN, Registry, Traits
 
@@ -231,6 +232,36 @@ def test_a_sink_is_told_what_the_host_allows_and_may_refuse():
     assert str(refused(closed, "guarded", {})) == "options.service: is not enabled (SENSE_NOTIFY_SERVICES=pager)"
     assert closed.fault("guarded", {}) == "options.service: is not enabled (SENSE_NOTIFY_SERVICES=pager)"
     assert opened.fault("guarded", {}) is None
+
+
+def test_a_plugin_that_signs_is_rotated_like_a_built_in_kind():
+    """What a class offers is used; what it raises is told by its kind and place, never by its text."""
+
+    class Signing(Pager):
+        kind = "signing"
+        secret_options = ("secret",)
+        probed: ClassVar[list[str]] = []
+
+        @classmethod
+        def renew(cls, options, now, until):
+            if until < now:
+                raise LookupError("tok-123")
+            return Renewed({**options, "secret": "new"}, "new")
+
+        def probe(self):
+            self.probed.append(self.name)
+
+    registry = Registry()
+    registry.register(Signing)
+    assert (registry.own_secrets("signing"), registry.own_secrets("jsonl")) == (("secret",), ())
+    assert registry.renew("signing", {"levels": [2]}, 1, 2) == ({"levels": [2], "secret": "new"}, "new")
+    with pytest.raises(UsageError, match="raised LookupError while it was given a new secret") as caught:
+        registry.renew("signing", {}, 2, 1)
+    assert "tok-123" not in str(caught.value)
+    with pytest.raises(UsageError, match="has no secret of its own"):
+        registry.renew("jsonl", {}, 1, 2)
+    registry.try_out("signing", "tried", {})
+    assert Signing.probed == ["tried"]
 
 
 def test_a_workspace_property_that_answers_no_truth(registry: Registry):
