@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from runtime_core.egress import Door, NotReached
 from runtime_core.errors import UsageError
+from runtime_core.name_lookup import checked_addresses
 from sinks.address import place
 from sinks.loop_thread import shared_loop
 from sinks.optional import Renewed
@@ -84,14 +85,13 @@ class Webhook(SinkBase):
 
     def probe(self) -> None:
         """Look the name up, once; one that leads to an internal address is refused, one that has none may get one."""
-        client = self._opened()
+        port = self._parts.port or {"http": 80}.get(self._parts.scheme, 443)
+        look = checked_addresses(self._door, self._parts.hostname or "", port)
         try:
-            with contextlib.suppress(OSError, TimeoutError):
-                shared_loop().run(client.look_up(), self._options.connect_s)
+            with contextlib.suppress(OSError):  # a time that is over is one
+                shared_loop().run(look, self._options.connect_s)
         except NotReached as reason:
             raise _refused(reason) from None
-        finally:
-            shared_loop().release(client, client.close(), CLOSE_S)
 
     def open(self) -> None:
         """Make the client; it connects at the first delivery."""

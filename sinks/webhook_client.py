@@ -11,7 +11,6 @@ import contextlib
 import functools
 import os
 import re
-import socket
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 
 from runtime_core.egress import NotReached
-from runtime_core.egress_http import GuardedResolver, guarded_connector
+from runtime_core.egress_http import guarded_connector
 from sinks.protocol import Delivered, Rejected, Retry
 from sinks.raised import raised
 from sinks.retry_after import retry_after
@@ -77,7 +76,6 @@ class Client:
         self._host = host
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.in_flight)
-        self._resolver = GuardedResolver(door)
         connector = guarded_connector(door, limit=0, keepalive_timeout=KEEP_S)
         connector._factory = functools.partial(_reader, asyncio.get_running_loop())  # noqa: SLF001 - see _Handler
         self._session = aiohttp.ClientSession(
@@ -93,10 +91,6 @@ class Client:
     async def send(self, messages: Sequence[Message]) -> list[Outcome]:
         """Send all, each as soon as a slot is free; returns an outcome for each."""
         return await asyncio.gather(*(self._outcome(message) for message in messages))
-
-    async def look_up(self) -> None:
-        """Look the receiver's name up and no more; raises NotReached, and OSError where it has no address."""
-        await self._resolver.resolve(str(self._url.raw_host), self._url.port or 0, socket.AF_UNSPEC)
 
     async def close(self) -> None:
         """Close every connection."""

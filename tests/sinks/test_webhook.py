@@ -182,7 +182,7 @@ class TestWhatIsSent:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, "http://127.0.0.1:1")
         here = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]  # no jar keeps the cookie of an address
-        monkeypatch.setattr("runtime_core.egress_http.socket.getaddrinfo", lambda *_, **__: here)
+        monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: here)
         with Receiver(lambda _: said(200, ("Set-Cookie", "a=b"))) as receiver:
             sink = built(f"http://hook.test:{receiver.port}/")
             sink.open()
@@ -368,9 +368,9 @@ class TestOptions:
         """Options are checked without aiohttp; opening says what to install."""
         sink = built("https://1.1.1.1/")
         monkeypatch.setitem(sys.modules, "standardwebhooks", None)
-        for act in (sink.open, sink.probe):
-            with pytest.raises(UsageError, match=r"needs standardwebhooks \(pip install 'sense-worker\[webhook\]'\)"):
-                act()
+        sink.probe()  # a sink may be added where it is not sent from
+        with pytest.raises(UsageError, match=r"needs standardwebhooks \(pip install 'sense-worker\[webhook\]'\)"):
+            sink.open()
 
     def test_a_secret_is_masked_and_of_an_address_the_host_is_shown(self):
         """`shown` is what people see of the options."""

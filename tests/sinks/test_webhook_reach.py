@@ -54,7 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *found: list[str] | Exception | Cal
             for one in addresses
         ]
 
-    monkeypatch.setattr("runtime_core.egress_http.socket.getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("socket.getaddrinfo", getaddrinfo)
     return asked
 
 
