@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
@@ -169,8 +168,9 @@ def test_a_sink_that_hangs_while_it_opens_holds_nobody_up(bench, monkeypatch):
 
 
 @pytest.mark.case("C52")
-def test_a_drain_waits_for_a_sink_that_opens_slowly_outside_of_its_transaction(bench):
+def test_a_drain_waits_for_a_sink_that_opens_slowly_outside_of_its_transaction(bench, monkeypatch):
     """Meanwhile others write; the drain that asked first claims when it is open."""
+    monkeypatch.setattr(open_sinks, "OPENING_WAIT_S", 60.0)
     bench.granted(sink="door")
     bench.record(bench.entry())
     Door.way.clear()
@@ -179,9 +179,7 @@ def test_a_drain_waits_for_a_sink_that_opens_slowly_outside_of_its_transaction(b
     drain.start()
     while not Door.opened:
         threading.Event().wait(0.001)
-    begun = time.monotonic()
-    bench.rows.principal("ben")
-    assert time.monotonic() - begun < 1.0
+    bench.rows.principal("ben")  # raises where the drain's transaction were open until the sink is
     Door.way.set()
     drain.join()
     assert isinstance(claimed[0], Work)
