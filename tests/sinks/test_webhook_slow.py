@@ -25,7 +25,7 @@ CAP = 3 * 2**20
 
 def closed(connection: socket.socket) -> bool:
     """Tell whether the other side has closed."""
-    connection.settimeout(5)
+    connection.settimeout(15)
     with contextlib.suppress(OSError):
         return connection.recv(1) == b""
     return True
