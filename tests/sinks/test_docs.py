@@ -23,7 +23,7 @@ def blocks(language: str) -> list[str]:
 
 def ran(source: str) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "docs"}
-    exec(source, names)  # noqa: S102 - the page is ours, and it has to run
+    exec(compile(source, "docs", "exec", dont_inherit=True), names)  # noqa: S102 - the page is ours, and it has to run
     return names
 
 
