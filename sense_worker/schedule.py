@@ -36,8 +36,8 @@ HELD_EVERY_S = 60.0
 """How often lanes with held deliveries are rung: their sink may be back without an operator's resume."""
 LEFT_AFTER_MICROS = 60_000_000
 """A fan-out unfinished for this long has no reader at work on it: a slice takes well under a second."""
-OWNERS_A_TURN = 100
-"""Principals in whose inbox one turn wakes what is due; reading an inbox does so at once."""
+DUE_A_TURN = 1_000
+"""Inbox items of which one turn takes in what is due for their principals; reading an inbox does so at once."""
 PRUNE_EVERY_S = 600.0
 PRUNE_EVENTS = 500
 """Events one transaction forgets, so that it holds SQLite's lock for milliseconds."""
@@ -111,7 +111,7 @@ class Sweep:
     def wake(self) -> None:
         """Let the inbox be true for who reads its tables: what was snoozed until now wakes, all is counted."""
         with self._ports.database.read() as connection:
-            owners = due_owners(connection, self._ports.database.now(connection), OWNERS_A_TURN)
+            owners = due_owners(connection, self._ports.database.now(connection), DUE_A_TURN)
         for owner in owners:
             with self._ports.database.write() as connection:
                 take_in(connection, owner, self._ports.database.now(connection))

@@ -96,7 +96,7 @@ def move_items(
 def due_owners(
     connection: sa.Connection, now: int, limit: int, tenant: str | None = None, principal: str | None = None
 ) -> list[Owner]:
-    """Return principals, in name order, with a snooze that is over or an item that has no number yet.
+    """Return principals, in name order, of up to `limit` snoozes that are over and items that have no number yet.
 
     The release before this one writes without a number, and in a rolling upgrade both write.
     """
@@ -108,7 +108,8 @@ def due_owners(
             query = query.where(i.tenant == tenant)
         if principal is not None:
             query = query.where(i.principal == principal)
-        found.update(Owner(*row) for row in connection.execute(query.distinct().limit(limit)))
+        # In the order of the index of what is due, so that no planner goes through all that was put away instead.
+        found.update(Owner(*row) for row in connection.execute(query.order_by(i.snooze_ends_at).limit(limit)))
     return sorted(found)
 
 

@@ -36,7 +36,7 @@ IDS = 1_000
 """Items of one change at most."""
 PRUNED = 5_000
 """Items one call removes at most."""
-OWNERS_A_TURN = 100
+DUE_A_TURN = 100
 LAST_NUMBER = 2**63 - 1
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _T = TypeVar("_T")
@@ -205,7 +205,7 @@ class Inboxes(Desk):
             with self._reading() as (connection, acting):
                 view = _view(connection, acting, principal, project)
                 now = self._database.now(connection)
-                due = moves.due_owners(connection, now, OWNERS_A_TURN, view.tenant, view.principal)
+                due = moves.due_owners(connection, now, DUE_A_TURN, view.tenant, view.principal)
                 if not due:
                     return read(connection, view)
             self._take_in(due)
