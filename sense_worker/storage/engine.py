@@ -127,14 +127,16 @@ class Database:
         try:
             yield
         except PoolTimeout as error:
-            raise LedgerBusy("database", "no connection is free", "a worker waits for one; run a command again") from error
+            way_out = "a worker waits for one; run a command again"
+            raise LedgerBusy("database", "no connection is free", way_out) from error
         except (DBAPIError, self._driver.Error) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             content = isinstance(cause, self._driver.DataError | self._driver.IntegrityError)
             if content and not (isinstance(error, DBAPIError) and error.connection_invalidated):
                 raise
             lines = str(cause).strip().splitlines() or [type(cause).__name__]
-            raise LedgerBusy("database", lines[0], "a worker goes on by itself; run a command again; see `sense-worker health`") from error
+            way_out = "a worker goes on by itself; run a command again; see `sense-worker health`"
+            raise LedgerBusy("database", lines[0], way_out) from error
 
     def _connection(self) -> sa.Connection:
         if os.getpid() != self._pid:

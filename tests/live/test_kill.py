@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-
 @pytest.fixture
 def world(tmp_path: Path, redis_url: str, database: Database) -> Iterator[World]:
     """A world on each of the two databases."""

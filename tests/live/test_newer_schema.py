@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sense_worker.drain import Drain
+from sense_worker.drain import Drain, Work
 from sense_worker.operator import Operator
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import HEAD, VERSION_TABLE, check_schema, migrate, schema_step
@@ -72,7 +72,7 @@ def test_everything_is_done_on_a_schema_one_step_newer(bench, tmp_path):
     assert bench.record(bench.entry(), bench.entry(body=b"[1]")) == {"accepted": 1, "malformed": 1}
     for _ in range(4):
         work = Drain(bench.ports).claim("t-red/once")
-        for batch in work.batches if work else []:
+        for batch in work.batches if isinstance(work, Work) else []:
             Drain(bench.ports).hand_over(work.opened, batch, work.claimed_at)
     made = Operator.initialize(bench.settings, tenant="t-red")
     with Operator.open(bench.settings, session_file=bench.settings.home / made.session_file) as operator:

@@ -12,8 +12,6 @@ from sinks.inbox_tables import STATES
 from sinks.protocol import NoOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sense_worker.storage.engine import Database
     from sinks.protocol import Delivery
 
@@ -55,7 +53,5 @@ def last_numbers(database: Database) -> dict[tuple[str, str], int]:
     """Return the last number given out for each principal."""
     c = counter.c
     with database.read() as connection:
-        rows: Sequence[sa.Row[tuple[str, str, int]]] = connection.execute(
-            sa.select(c.tenant, c.principal, c.number).where(c.project == "")
-        ).all()
-    return {(tenant, principal): number for tenant, principal, number in rows}
+        rows = connection.execute(sa.select(c.tenant, c.principal, c.number).where(c.project == "")).all()
+    return {(str(tenant), str(principal)): int(number) for tenant, principal, number in rows}

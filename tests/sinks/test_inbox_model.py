@@ -185,8 +185,8 @@ class Inboxes(RuleBasedStateMachine):
                 if not due:
                     break
                 moves.take_in(connection, due[0], self.now)
-        woken = [one for one in self.items.values() if one.state == "snoozed" and one.ends <= self.now]
-        for one in sorted(woken, key=lambda one: (one.ends, one.given.accepted_at, self.key(one.given))):
+        woken = [one for one in self.items.values() if one.state == "snoozed" and (one.ends or 0) <= self.now]
+        for one in sorted(woken, key=lambda one: (one.ends or 0, one.given.accepted_at, self.key(one.given))):
             one.state, one.ends, one.place = "unseen", None, self.placed()
 
     @rule(who=st.sampled_from(WHO), projects=st.sets(st.sampled_from(PROJECTS)), word=st.sampled_from(LISTED))
@@ -211,7 +211,7 @@ class Inboxes(RuleBasedStateMachine):
         found, after = [], 0
         while page := read_items(connection, view, Selection(states, after=after, limit=3)):
             found += [bytes(one.item.event_id).hex() for one in page]
-            after = page[-1].item.number
+            after = int(page[-1].item.number or 0)
         return found
 
     @invariant()

@@ -17,7 +17,18 @@ from tests.sinks.inboxes import counted, kept, last_numbers, recounted, write
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-OLD = ("event_id", "route_id", "tenant", "principal", "project", "publisher", "pack_id", "ref", "land", "subject")
+OLD: tuple[str, ...] = (
+    "event_id",
+    "route_id",
+    "tenant",
+    "principal",
+    "project",
+    "publisher",
+    "pack_id",
+    "ref",
+    "land",
+    "subject",
+)
 OLD += ("occurred_at", "accepted_at", "body")
 
 
