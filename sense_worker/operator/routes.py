@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
+from runtime_core.errors import REQUIRES_OPERATOR, ROUTE_GONE, Denied, NotFound, UsageError
 from sense_worker.filters import check_filter
 from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
 from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
@@ -94,7 +94,7 @@ class Routes(Desk):
             change.run(
                 sa.update(DELIVERY)
                 .where(d.route_id == route_id, d.lane == lane, d.state.in_(waiting))
-                .values(state=State.CANCELLED.value, reason="route removed", step=None, settled_at=change.now)
+                .values(state=State.CANCELLED.value, reason=ROUTE_GONE, step=None, settled_at=change.now)
             )
             return RouteView(*row)
 

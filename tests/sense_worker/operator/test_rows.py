@@ -329,7 +329,7 @@ def test_removing_a_route_cancels_what_waits_for_it(world, ana):
 
     by_event = {(row.route_id, bytes(row.event_id)[0]): (row.state, row.reason) for row in world.rows(DELIVERY)}
     mine = [by_event[route.id, number] for number in range(1, 9)]
-    assert mine == [*[("cancelled", "route removed")] * 3, *((state, None) for state in kinds[3:])]
+    assert mine == [*[("cancelled", "route removed or expired")] * 3, *((state, None) for state in kinds[3:])]
     assert [by_event[other.id, number][0] for number in range(1, 9)] == kinds
     assert route.id not in {one.id for one in world.operator.list_routes()}
 
