@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sinks.protocol import Sink
 
 MASK = "***"
+_SECRET = (SecretStr, SecretBytes)
 
 
 def validated(sink: type[Sink], options: Mapping[str, object]) -> BaseModel:
@@ -37,18 +38,19 @@ def validated(sink: type[Sink], options: Mapping[str, object]) -> BaseModel:
 
 def secret_names(model: type[BaseModel]) -> frozenset[str]:
     """Return the options that are secrets as a whole."""
-    return frozenset(name for name, field in model.model_fields.items() if _is_secret(field.annotation))
+    return frozenset(name for name, field in model.model_fields.items() if holds(field.annotation, *_SECRET))
+
+
+def holds(annotation: Any, *kinds: type) -> bool:
+    """Return whether one of the kinds, or a subclass, is in a type: `list[SecretStr] | None` holds SecretStr."""
+    if isinstance(annotation, type) and issubclass(annotation, kinds):
+        return True
+    return any(holds(part, *kinds) for part in get_args(annotation))
 
 
 def shown(options: BaseModel) -> dict[str, Any]:
     """Return the options as JSON values, defaults among them, every secret masked as its type masks itself."""
     return {name: _shown(value) for name, value in options.model_dump(mode="python").items()}
-
-
-def _is_secret(annotation: Any) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, (SecretStr, SecretBytes)):
-        return True
-    return any(_is_secret(part) for part in get_args(annotation))
 
 
 def _shown(value: Any) -> Any:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import warnings
-from typing import TYPE_CHECKING, Any, get_args
-
-from pydantic import BaseModel, SecretBytes, SecretStr
+from typing import TYPE_CHECKING
 
 from runtime_core.errors import UsageError
 from sinks.conformance.kit import Kit, built, fail, held, settled
+from sinks.options import holds, secret_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from pydantic import BaseModel
 
 SECRET_NAME = re.compile(r"secret|token|passw|api_?key|credential|private_?key|signing|^auth", re.IGNORECASE)
 """Names of options that look like a secret."""
@@ -65,13 +66,9 @@ class DeclarationTests(Kit):
 
 def secret_fields(options: type[BaseModel]) -> Iterator[tuple[str, bool]]:
     """Return the options that are secret by type (True), or only look so by their name (False)."""
+    secret = secret_names(options)
     for name, field in options.model_fields.items():
-        if any(kind in _types(field.annotation) for kind in (SecretStr, SecretBytes)):
+        if name in secret:
             yield name, True
-        elif SECRET_NAME.search(name) and str in _types(field.annotation):
+        elif SECRET_NAME.search(name) and holds(field.annotation, str):
             yield name, False
-
-
-def _types(annotation: Any) -> set[Any]:
-    """Return a type and all types in it: `list[SecretStr] | None` has SecretStr."""
-    return {annotation, *(inner for part in get_args(annotation) for inner in _types(part))}

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from sinks import Delivered, OneByOne, Rejected, Retry
+from sinks.address import Address
 
 TOKEN = "tok-7f3a9c51e2"
 """The planted secret."""
@@ -46,6 +47,8 @@ class Sound(OneByOne):
     batch_size: ClassVar[int] = 5
     concurrency: ClassVar[int] = 4
     lock: ClassVar[threading.Lock] = threading.Lock()
+    more: ClassVar[dict[str, object]] = {}
+    """Options of its own that it is made with."""
 
     @property
     def file(self) -> Path:
@@ -290,6 +293,21 @@ class LeaksInException(Sound):
         if not self.opened:
             raise ConnectionError(f"no session for {self.options.token.get_secret_value()}")
         return super().deliver(batch)
+
+
+class AddressOptions(FileOptions):
+    url: Address
+
+
+class LeaksItsAddress(Sound):
+    """Answers with an address whose path is the secret; its type is a subclass of SecretStr."""
+
+    Options: ClassVar[type[BaseModel]] = AddressOptions
+    more: ClassVar[dict[str, object]] = {"url": "https://hook.example/T0/B0/hook-5d21e8"}
+
+    def deliver_one(self, delivery):
+        super().deliver_one(delivery)
+        return Delivered(self.options.url.get_secret_value())
 
 
 class PlainOptions(BaseModel):

@@ -45,6 +45,7 @@ BROKEN: list[tuple[type, str, str]] = [
     (broken.LeaksInLog, "test_secrets_leave_no_trace", "stands in a log record"),
     (broken.LeaksInRepr, "test_secrets_leave_no_trace", "stands in repr(sink)"),
     (broken.LeaksInException, "test_secrets_leave_no_trace", "stands in the text of an exception"),
+    (broken.LeaksItsAddress, "test_secrets_leave_no_trace", "stands in an outcome"),
     (broken.PlainToken, "test_secrets_leave_no_trace", "stands in repr(sink.options)"),
     (broken.ClosesOnce, "test_closing_twice", "close raised AttributeError"),
     (broken.LeavesFilesOpen, "test_closing_lets_go", "1 more open files and 0 more threads"),
@@ -88,7 +89,7 @@ def found(make: Callable[[Path], Given], tmp_path: Path, capfd: Any, tests: list
     return said
 
 
-def given(sink: type) -> Callable[[Path], Given]:
+def given(sink: Any) -> Callable[[Path], Given]:
     """Return the `make` of a sink of broken_sinks."""
 
     def make(tmp_path: Path) -> Given:
@@ -97,7 +98,7 @@ def given(sink: type) -> Callable[[Path], Given]:
         file = tmp_path / "kept"
         return Given(
             sink,
-            {"path": str(file), "token": broken.TOKEN},
+            {"path": str(file), "token": broken.TOKEN, **sink.more},
             seen=lambda: broken.ids(file),
             away=lambda: broken.gone(file),
             rejected=lambda delivery: delivery._replace(principal="nobody"),
