@@ -1,4 +1,4 @@
-"""Doctor: what this host can do and lacks (DESIGN §8): walls, keyring, server, database, keys, binaries, plugins."""
+"""Doctor: what this host has and lacks: walls, keyring, server, database, keys, binaries, plugins (docs/operate.md)."""
 
 from __future__ import annotations
 
@@ -145,11 +145,12 @@ class _Look:
 
     def plugins(self) -> Iterator[Examined]:
         """Tell of the installed sink plugins, each tried anew; what is found is not kept."""
+        shipped = Registry().kinds()
         kinds = Registry.load(sink_host(self._settings))
         for fault in kinds.faults:
             yield Examined(f"sink plugin {fault.entry_point or '?'}", MISSING, f"{fault.package}: {fault.reason}")
         for kind in kinds.kinds():
-            if kind not in Registry().kinds():
+            if kind not in shipped:
                 yield Examined(f"sink plugin {kind}", OK, "loads")
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What may stand in a route's filter, so that no filter and no event can keep intake busy (issue 5).
+"""What may stand in a route's filter, so that no filter and no event can keep intake busy (docs/routes.md).
 
 The library ends a loop after 10,000 elements and stops at no other bound: what one step of a loop costs, how long a
 text gets by `+`, or how large a regular expression is, it does not limit. So a filter is read once, as the library

@@ -1,4 +1,4 @@
-"""Route filters: a condition in CEL over `ref`, `subject`, `data` and `occurred_at` (issue 5).
+"""Route filters: a condition in CEL over `ref`, `subject`, `data` and `occurred_at` (docs/routes.md).
 
 A filter is checked when it is saved and evaluated when an event is accepted. Only true lets the event pass: the library
 answers an error as a value that Python holds for true, so its type is looked at first (DESIGN §11). An error is never
