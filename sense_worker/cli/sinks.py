@@ -15,11 +15,13 @@ from sense_worker.cli.values import Json, Option, OptionsJson, Overlap, SinkName
 app = typer.Typer(no_args_is_help=True, help="Where trigger events can go.")
 sink_new.register(app)
 
+_KINDS = "inbox, webhook, redis_stream, notify, jsonl, console, memory, or a plugin's."
+
 
 @app.command("add", epilog=example("sink add ana-log jsonl --option path=/var/log/ana.jsonl --audience principal:ana"))
 def add_sink(
     name: SinkName,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="inbox, webhook, jsonl, console, memory, or a plugin's.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=_KINDS)],
     *,
     option: Option = None,
     options_json: OptionsJson = None,

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook as Verifier
 
+from sense_worker.cli import main
+from sinks.registry import Registry
 from tests.sinks.webhook_receiver import SECRET, Receiver, said
 
 URL = "https://1.1.1.1/MARK?token=MARK"
@@ -28,6 +30,12 @@ def typed(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 class TestAdding:
+    def test_the_help_names_every_kind_that_ships(self):
+        """What `sink add --help` says of KIND is what can be added without a plugin."""
+        (kind,) = [one for one in main.command().commands["sink"].commands["add"].params if one.name == "kind"]
+        *named, plugins = kind.help.split(", ")
+        assert (tuple(sorted(named)), plugins) == (Registry().kinds(), "or a plugin's.")
+
     def test_a_secret_is_made_and_shown_once(self, cli):
         """Without a secret one is made; only the call that made it shows it, and the address is shown by its host."""
         done = cli("sink", "add", "hook", "webhook", "--option", f"url={URL}")
