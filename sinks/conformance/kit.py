@@ -171,7 +171,7 @@ def look(given: Given, expected: Iterable[Delivery], *, foreign: bool = False) -
     __tracebackhide__ = True
     if given.seen is None:
         return
-    wanted, found = {one.id for one in expected}, Counter(given.seen())
+    wanted, found = {one.id for one in expected}, Counter(_read(given.seen))
     lost = wanted - found.keys()
     if lost:
         fail(
@@ -188,6 +188,17 @@ def look(given: Given, expected: Iterable[Delivery], *, foreign: bool = False) -
     strangers = found.keys() - wanted
     if strangers and not foreign:
         fail(f"seen() finds {min(strangers)!r}, which is no id of a delivery", "Keep `delivery.id` as it is")
+
+
+def _read(seen: Callable[[], Iterable[str]]) -> list[str]:
+    __tracebackhide__ = True
+    try:
+        return list(seen())
+    except Exception as error:  # noqa: BLE001 - an author's own code
+        fail(
+            f"what arrived cannot be read: seen() raised {type(error).__name__} {origin(error)}",
+            "Write every text so that whoever reads finds the deliveries again (as JSON); else mend seen()",
+        )
 
 
 def fitting(given: Given, sink: Sink, one: Delivery) -> Delivery:
