@@ -20,6 +20,8 @@ SUBJECT_LIMIT = 256
 BODY_LIMIT = 256 * 1024
 """Bytes of an event body (DESIGN §4)."""
 
+_EVENT_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_DELIVERY_ID = re.compile(r"([0-9a-f]{32})\.([!-~]+)", re.ASCII)
 _WHAT = "event body"
 _FIELDS = frozenset({"ref", "data", "subject", "occurred_at"})
 # RFC 3339 §5.6. Fractions end at attoseconds, so that nobody stores a novel in one; 60 is a leap second.
@@ -102,6 +104,17 @@ def event_id(tenant: str, publisher: str, pack_id: str, message_id: str) -> byte
 def delivery_id(event: bytes, route_id: str) -> str:
     """Return `<event id in hex>.<route id>`: stable over retries and replays, the sink's idempotency key."""
     return f"{event.hex()}.{route_id}"
+
+
+def parse_event_id(text: str) -> bytes | None:
+    """Return the 16 bytes of an event id, 32 lower-case hex digits as it is always shown; None for any other text."""
+    return None if _EVENT_ID.fullmatch(text) is None else bytes.fromhex(text)
+
+
+def parse_delivery_id(text: str) -> tuple[bytes, str] | None:
+    """Return event and route of what `delivery_id` returned; None for any other text."""
+    match = _DELIVERY_ID.fullmatch(text)
+    return None if match is None else (bytes.fromhex(match[1]), match[2])
 
 
 def _ends_a_month(text: str) -> bool:

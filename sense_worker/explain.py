@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runtime_core.errors import SENSE_REFUSALS, NotFound
-from runtime_core.event import delivery_id
+from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from runtime_core.pipeline import SENSE_STEPS
 from sense_worker.intake.candidates import NO_ROUTE
 from sense_worker.storage.ledger import NEVER
@@ -113,13 +113,13 @@ def explain(database: Database, tenant: str, asked: str, owner: str | None = Non
     """
     with database.read() as connection:
         rows = Rows(connection, database.kind)
-        event, _, route = asked.partition(".")
-        key = _event_key(event)
+        event = parse_event_id(asked)
+        key, route = (event, None) if event is not None else parse_delivery_id(asked) or (None, None)
         if key is None:
             if owner is not None:
                 raise _unknown(asked)
             return _refused(rows, tenant, asked)
-        told = _accepted(rows, tenant, asked, key, route or None, owner)
+        told = _accepted(rows, tenant, asked, key, route, owner)
     return told if owner is None else _own(told, owner)
 
 
@@ -145,14 +145,6 @@ def _without(receipt: str | None, owner: str | None) -> dict[str, int]:
     return told
 
 
-def _event_key(text: str) -> bytes | None:
-    try:
-        key = bytes.fromhex(text)
-    except ValueError:
-        return None
-    return key if len(key) == 16 else None  # noqa: PLR2004 - event ids have 16 bytes
-
-
 def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None, owner: str | None) -> Explanation:
     found = rows.query(
         "SELECT pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt, "
@@ -160,6 +152,8 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
         (key, tenant),
     )
     if not found:
+        if route is not None:
+            raise _unknown(asked)
         return _turned(rows, tenant, asked, key)
     pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats, receipt, rest = found[0]
     attempts = _attempts(rows, key)
@@ -183,7 +177,7 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
 def _turned(rows: Rows, tenant: str, asked: str, key: bytes) -> Explanation:
     """Explain an event that never was: the entries that would have made it were refused."""
     refusals = _refusals(rows, "event_id = ? AND tenant = ?", (key, tenant))
-    if not refusals or "." in asked:
+    if not refusals:
         raise _unknown(asked)
     publisher = rows.query(
         "SELECT s.principal, a.pack_id FROM sense_activation a JOIN sense_session s ON s.id = a.session_id "

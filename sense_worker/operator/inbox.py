@@ -9,7 +9,6 @@ with Operator.open(settings) as operator, web_login(request) as issued:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import sqlalchemy as sa
 
 from runtime_core.errors import NOT_A_MEMBER, REQUIRES_OPERATOR, Denied, NotFound, UsageError
-from runtime_core.event import delivery_id
+from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from sense_worker.operator.desk import Desk, know_principal, know_project
 from sense_worker.operator.names import HUNDRED_YEARS_S
 from sense_worker.storage.schema import MEMBERSHIP
@@ -40,7 +39,6 @@ DUE_A_TURN = 100
 LAST_NUMBER = 2**63 - 1
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _T = TypeVar("_T")
-_ITEM = re.compile(r"([0-9a-f]{32})(?:\.(.+))?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +279,13 @@ def _check_cursor(after: int | None, before: int | None) -> None:
 
 
 def _item_key(text: str) -> tuple[bytes, str | None]:
-    match = _ITEM.fullmatch(text)
-    if match is None:
+    event = parse_event_id(text)
+    if event is not None:
+        return event, None
+    item = parse_delivery_id(text)
+    if item is None:
         raise UsageError("item", f"{text!r} is no id of an item", "see `sense-worker inbox list`")
-    return bytes.fromhex(match[1]), match[2]
+    return item
 
 
 def _item(one: InboxItem, total: int = 1) -> InboxView:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from runtime_core.errors import NotFound, UsageError, printable
-from runtime_core.event import delivery_id
+from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from sense_worker.explain import explain
 from sense_worker.operator.desk import Desk
 from sense_worker.operator.names import row_limit
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 TEXT_LIMIT = 2_000
 """Characters of a refused entry's field that are shown as text; all of it is in `raw`."""
-_EVENT_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
 class Reading(Desk):
@@ -59,14 +58,12 @@ class Reading(Desk):
 
     def show_delivery(self, about: str) -> DeliveryView:
         """Return one delivery by its id. Raises NotFound."""
-        event, _, route = about.partition(".")
-        try:
-            found = self.list_deliveries(event=event, route=route, limit=1) if route else []
-        except NotFound:
-            found = []
-        if not found:
-            raise NotFound("delivery", f"there is no {about!r}", "see `sense-worker deliveries list`")
-        return found[0]
+        named = parse_delivery_id(about)
+        with suppress(NotFound):
+            if named is not None:
+                for found in self.list_deliveries(event=named[0].hex(), route=named[1], limit=1):
+                    return found
+        raise NotFound("delivery", f"there is no {about!r}", "see `sense-worker deliveries list`")
 
     def list_dead(self, *, limit: int = 50) -> list[DeadView]:
         """Return refused entries, the newest first: the tenant's to an operator, else those of one's activations."""
@@ -142,9 +139,10 @@ _DELIVERY = sa.select(DELIVERY, EVENT.c.pack_id, EVENT.c.ref, EVENT.c.subject).j
 
 
 def _event_key(text: str) -> bytes:
-    if _EVENT_ID.fullmatch(text) is None:
+    key = parse_event_id(text)
+    if key is None:
         raise UsageError("event", f"{text!r} is no event id", "32 hex digits")
-    return bytes.fromhex(text)
+    return key
 
 
 def _delivery(row: Any) -> DeliveryView:

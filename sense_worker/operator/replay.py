@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from runtime_core import pipeline
 from runtime_core.authority import Authority
 from runtime_core.errors import ROUTE_GONE, SINK_MISSING, NotFound, UsageError
-from runtime_core.event import delivery_id
+from runtime_core.event import delivery_id, parse_delivery_id
 from sense_worker.attempts import judged, standing_route
 from sense_worker.operator.desk import Desk, need_sink
 from sense_worker.storage.anchors import keep_anchor
@@ -81,7 +81,7 @@ class Replays(Desk):
             page = wanted[len(done) : len(done) + PAGE]
             with self._change(_ACTION) as change:
                 change.nothing = True  # no authority moves, and each delivery has its own line
-                keys = [_key(one) for one in page] if wanted else _next(change, route, sink, state, after)
+                keys = [parse_delivery_id(one) for one in page] if wanted else _next(change, route, sink, state, after)
                 views = self._replay(change, keys, page)
             self._wake({f"{change.acting.tenant}/{one.sink}" for one in views if one.outcome == "replayed"})
             if views and told is not None:
@@ -172,16 +172,6 @@ def _line(change: Change, row: Any, view: ReplayView) -> AuditRecord:
     return change.record(view.reason if view.outcome == "refused" else None)._replace(
         pack_id=row.pack_id, key=row.ref, project=row.project, publisher=row.publisher, subject=view.id
     )
-
-
-def _key(text: str) -> _Key | None:
-    """Return a delivery id taken apart, None where it is none."""
-    event, _, route = text.partition(".")
-    try:
-        key = bytes.fromhex(event)
-    except ValueError:
-        return None
-    return (key, route) if route and delivery_id(key, route) == text else None
 
 
 def _next(change: Change, route: str | None, sink: str | None, state: str, after: _Key | None) -> list[_Key | None]:

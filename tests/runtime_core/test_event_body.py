@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from runtime_core.errors import DoorError
-from runtime_core.event import BODY_LIMIT, TriggerEvent, is_moment, parse_body
+from runtime_core.event import (
+    BODY_LIMIT,
+    TriggerEvent,
+    delivery_id,
+    event_id,
+    is_moment,
+    parse_body,
+    parse_delivery_id,
+    parse_event_id,
+)
 
 CASES = Path(__file__).parents[1] / "cases"
 GOOD = {"ref": "new_item", "data": {"n": 1}}
@@ -187,3 +196,37 @@ def test_the_written_out_escape_is_kept() -> None:
 def test_no_number_is_without_end(word: str) -> None:
     """NaN and the infinities are malformed, as words and as numbers that overflow."""
     assert refusal(b'{"ref":"a","data":{"v":%s}}' % word.encode())[0] == "malformed"
+
+
+EVENT = event_id("default", "ana", "mail", "m-1")
+
+
+class TestIds:
+    def test_ids_are_read_as_they_are_shown(self) -> None:
+        """An event id and a delivery id give back what they were made of; neither is taken for the other."""
+        made = delivery_id(EVENT, "rte_1")
+        assert (parse_event_id(EVENT.hex()), parse_delivery_id(made)) == (EVENT, (EVENT, "rte_1"))
+        assert (parse_event_id(made), parse_delivery_id(EVENT.hex())) == (None, None)
+
+    @pytest.mark.parametrize(
+        "odd",
+        [
+            "",
+            EVENT.hex().upper(),
+            EVENT.hex()[:30],
+            EVENT.hex() + "00",
+            f" {EVENT.hex()}",
+            f"{EVENT.hex()[:2]} {EVENT.hex()[2:]}",
+            f"{EVENT.hex()}\n",
+            "٣" * 32,
+            "1780000000000-0",
+        ],
+    )
+    def test_another_spelling_is_no_id(self, odd: str) -> None:
+        """What Python's own hex reader would let pass (capitals, blanks) or a stream's id names no event."""
+        assert (parse_event_id(odd), parse_delivery_id(f"{odd}.rte_1")) == (None, None)
+
+    @pytest.mark.parametrize("route", ["", " ", "rte 1", "rte_1\n", "rte_\0", "rté"])
+    def test_a_route_id_is_visible_ascii(self, route: str) -> None:
+        """A delivery id without a route, or with what no route is named, is none."""
+        assert parse_delivery_id(f"{EVENT.hex()}.{route}") is None

@@ -75,7 +75,7 @@ def test_a_question_that_cannot_be_meant_is_refused(world):
         (lambda: one.list_deliveries(limit=0), "limit"),
         (lambda: one.list_inbox(limit=-1), "limit"),
         (lambda: one.list_dead(limit=10_001), "limit"),
-        (lambda: one.show_delivery("zz.rte_1"), "event"),
+        (lambda: one.show_delivery("zz.rte_1"), "delivery"),
     ):
         with pytest.raises(UsageError) as refused:
             ask()
