@@ -29,6 +29,7 @@ from runtime_core.errors import (
 from sense_worker.attempts import judged, not_served, sink_view, standing_route
 from sense_worker.logs import log
 from sense_worker.sink_call import call_sink
+from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
@@ -176,13 +177,13 @@ class Drain:
         work = self._claimed(lane)
         if work is Nothing.OPENING:
             # Outside of the transaction. What takes longer yet stays due, and the sweep rings.
-            self._ports.sinks.wait(*lane.split("/", 1))
+            self._ports.sinks.wait(*split_lane(lane))
             work = self._claimed(lane)
         return Nothing.DUE if work is Nothing.OPENING else work
 
     def _claimed(self, lane: str) -> Work | Nothing:
         ports = self._ports
-        tenant, _, name = lane.partition("/")
+        tenant, name = split_lane(lane)
         ports.audit.probe()
         claimed_at = time.monotonic()
         with ports.database.write() as connection:
@@ -357,7 +358,7 @@ class Drain:
         """
         ports = self._ports
         first = batch[0]
-        tenant, _, name = first.claimed.lane.partition("/")
+        tenant, name = split_lane(first.claimed.lane)
         with ports.database.read() as connection:
             authority = ports.authorities.current(connection, [tenant])[tenant]
             now = ports.database.now(connection)

@@ -14,6 +14,7 @@ from runtime_core.errors import SENSE_REFUSALS, NotFound
 from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from runtime_core.pipeline import SENSE_STEPS
 from sense_worker.intake.candidates import NO_ROUTE
+from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.states import State
@@ -211,7 +212,7 @@ def _route_receipt(key: bytes, row: tuple[object, ...], attempts: tuple[AttemptM
         delivery_id=delivery_id(key, str(route)),
         route_id=str(route),
         owner=str(owner),
-        sink=str(lane).partition("/")[2],
+        sink=split_lane(str(lane))[1],
         state=str(state),
         text=text,
         clause=_clause(text, grant),

@@ -14,6 +14,7 @@ from runtime_core.errors import WORKSPACE_NOT_SERVED
 from sense_worker.attempts import Judged, judged, not_served, sink_view
 from sense_worker.drain import WORKSPACE_RECHECK_S
 from sense_worker.open_sinks import OpenSink
+from sense_worker.storage.lanes import lane_of
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import AcceptedEvent, Claimed, DeliveryRecord
 from sense_worker.storage.states import SETTLED, State
@@ -49,7 +50,7 @@ class Births:
 
     def bear(self, authority: Authority, event: AcceptedEvent, route: Route) -> None:
         """Give one event its delivery for one route, in the state in which it begins."""
-        lane = f"{authority.tenant}/{route.sink}"
+        lane = lane_of(authority.tenant, route.sink)
         sink = authority.sink(route.sink)
         rows = self._ports.ledger.rows(self._connection)
         found: Traits | OpenSink | str | None = self._ports.sinks.traits(rows, authority, route.sink)

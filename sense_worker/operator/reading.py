@@ -14,6 +14,7 @@ from sense_worker.explain import explain
 from sense_worker.operator.desk import Desk
 from sense_worker.operator.names import row_limit
 from sense_worker.operator.views import DeadView, DeliveryView, LaneView, Status
+from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, ROUTE, SESSION
 from sense_worker.storage.states import SETTLED, State
@@ -129,7 +130,7 @@ def _by_state(rows: Any) -> tuple[dict[str, int], tuple[LaneView, ...]]:
     lanes: dict[str, dict[str, int]] = {}
     for lane, state, count in rows:
         total[state] = total.get(state, 0) + int(count)
-        lanes.setdefault(lane.partition("/")[2], {})[state] = int(count)
+        lanes.setdefault(split_lane(lane)[1], {})[state] = int(count)
     return total, tuple(LaneView(name, lanes[name]) for name in sorted(lanes))
 
 
@@ -152,7 +153,7 @@ def _delivery(row: Any) -> DeliveryView:
         event_id=bytes(row.event_id).hex(),
         route_id=row.route_id,
         owner=row.owner,
-        sink=row.lane.partition("/")[2],
+        sink=split_lane(row.lane)[1],
         pack_id=row.pack_id,
         ref=row.ref,
         subject=row.subject,

@@ -20,6 +20,7 @@ from sense_worker.attempts import judged, standing_route
 from sense_worker.operator.desk import Desk, need_sink
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.authority import versions
+from sense_worker.storage.lanes import lane_of, split_lane
 from sense_worker.storage.records import Claimed
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.schema import ATTEMPT, DELIVERY, EVENT, ROUTE
@@ -83,7 +84,9 @@ class Replays(Desk):
                 change.nothing = True  # no authority moves, and each delivery has its own line
                 keys = [parse_delivery_id(one) for one in page] if wanted else _next(change, route, sink, state, after)
                 views = self._replay(change, keys, page)
-            self._wake({f"{change.acting.tenant}/{one.sink}" for one in views if one.outcome == "replayed"})
+            self._wake(
+                {lane_of(change.acting.tenant, one.sink) for one in views if one.outcome == "replayed" and one.sink}
+            )
             if views and told is not None:
                 told(views)
             done += views
@@ -118,7 +121,7 @@ class Replays(Desk):
 def _replay_one(change: Change, authority: Authority, row: Any) -> tuple[ReplayView, list[AuditRecord]]:
     """Judge one delivery as its own owner; make it pending, or leave it with a note of the refusal."""
     name = delivery_id(bytes(row.event_id), row.route_id)
-    sink_name = row.lane.partition("/")[2]
+    _, sink_name = split_lane(row.lane)
     if row.state not in REPLAYABLE:
         why = "is delivered already" if row.state == State.DELIVERED else f"is {row.state}"
         return ReplayView(name, "unchanged", row.owner, sink_name, why), []
@@ -186,7 +189,7 @@ def _next(change: Change, route: str | None, sink: str | None, state: str, after
         query = query.where(d.route_id == route)
     if sink is not None:
         need_sink(change, sink)
-        query = query.where(d.lane == f"{tenant}/{sink}")
+        query = query.where(d.lane == lane_of(tenant, sink))
     if after is not None:
         query = query.where(sa.tuple_(d.event_id, d.route_id) > sa.tuple_(*after))
     found = change.connection.execute(query.order_by(d.event_id, d.route_id).limit(PAGE))

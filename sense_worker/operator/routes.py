@@ -11,6 +11,7 @@ from sense_worker.filters import check_filter
 from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
 from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
 from sense_worker.operator.views import RouteView
+from sense_worker.storage.lanes import lane_of
 from sense_worker.storage.schema import DELIVERY, PACK, ROUTE
 from sense_worker.storage.states import State, predecessors
 
@@ -90,7 +91,7 @@ class Routes(Desk):
             change.pack_id, change.project = row.pack_id, row.project
             change.run(sa.update(ROUTE).where(*where).values(removed_at=change.now))
             waiting = [state for state in predecessors(State.CANCELLED) if state != State.DELIVERING]
-            lane = f"{change.acting.tenant}/{row.sink}"
+            lane = lane_of(change.acting.tenant, row.sink)
             change.run(
                 sa.update(DELIVERY)
                 .where(d.route_id == route_id, d.lane == lane, d.state.in_(waiting))

@@ -12,6 +12,7 @@ from runtime_core.errors import Conflict
 from sense_worker.operator.desk import Desk, know_sink, need_principal, need_project, need_sink, sink_row
 from sense_worker.operator.names import audience_of, plain_id
 from sense_worker.operator.views import RotatedSink, SinkDetail, SinkView
+from sense_worker.storage.lanes import lane_of
 from sense_worker.storage.ledger import Ledger
 from sense_worker.storage.schema import ROUTE, SINK
 
@@ -157,7 +158,7 @@ class Sinks(Desk):
             return self._sink_view(row)
 
     def _release(self, change: Change, name: str) -> str:
-        lane = f"{change.acting.tenant}/{name}"
+        lane = lane_of(change.acting.tenant, name)
         Ledger(self._database).release_lane(change.connection, lane, change.now)
         return lane
 

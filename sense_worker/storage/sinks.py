@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sense_worker.storage.authority import bump_authority, lock_authority
+from sense_worker.storage.lanes import split_lane
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -17,7 +18,7 @@ def disable_sink(connection: sa.Connection, rows: Rows, lane: str, reason: str, 
 
     To be called before the transaction changes any other row (see `lock_authority`).
     """
-    tenant, _, name = lane.partition("/")
+    tenant, name = split_lane(lane)
     lock_authority(connection, tenant)
     changed = rows.execute(
         "UPDATE sense_sink SET disabled_at = ?, disabled_reason = ? WHERE tenant = ? AND name = ? "
