@@ -97,10 +97,10 @@ class Kit:
             with contextlib.suppress(BaseException):
                 within(min(1.0, sink.deadline_s), sink.close)
 
-    def opened(self, given: Given) -> Sink:
-        """Return a new sink, opened; it is closed after the test at the latest."""
+    def opened(self, given: Given, run: Callable[[Callable[[], None]], None] | None = None) -> Sink:
+        """Return a new sink, opened, by `run` where it is given; it is closed after the test at the latest."""
         sink = built(given)
-        call(sink, "open", sink.open)
+        call(sink, "open", sink.open if run is None else lambda: run(sink.open))
         self.__dict__.setdefault("_left_open", []).append(sink)
         return sink
 
@@ -166,11 +166,11 @@ def arrived(given: Given, sink: Sink, batch: Sequence[Delivery], *, again: bool 
 def look(given: Given, expected: Iterable[Delivery], *, foreign: bool = False) -> None:
     """Look whether every expected delivery arrived, and, unless the sink `repeats`, once.
 
-    `foreign`: others may be there too.
+    The last thing a test does: without `seen` it is skipped from here on. `foreign`: others may be there too.
     """
     __tracebackhide__ = True
     if given.seen is None:
-        return
+        missing("seen", "it was answered rightly, but whether it arrived cannot be looked at")
     wanted, found = {one.id for one in expected}, Counter(_read(given.seen))
     lost = wanted - found.keys()
     if lost:

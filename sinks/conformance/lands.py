@@ -25,12 +25,14 @@ class LandTests(Kit):
         given = self.make(tmp_path)
         sink = self.opened(given)
         folder = given.workspace or _workspace(tmp_path / "conformance")
+        taken: list[Delivery] = []
         for land in sink.lands:
             one = delivery(land=land, workspace=str(folder), project="apollo" if land == "brain" else None)
             (outcome,) = handed(given, sink, [one])
             if not isinstance(outcome, Delivered):
                 fail(f"deliver answered {outcome!r} for land {land}", f"Leave {land!r} out of `lands` if it takes none")
-            look(given, [one], foreign=True)
+            taken.append(one)
+        look(given, taken, foreign=True)
 
     def test_nothing_beyond_the_workspace(self, tmp_path: Path) -> None:
         """A `workspace` sink writes beneath the activation's folder, through no link, and makes no folder for it."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sinks.conformance.given import Given
-    from sinks.protocol import Delivery, Sink
+    from sinks.protocol import Delivery
 
 THREADS = 8
 """Calls at once that are tried; a larger `concurrency` is tried with this many."""
@@ -52,26 +52,32 @@ class LifeTests(Kit):
     def test_another_thread_delivers(self, tmp_path: Path) -> None:
         """The thread that opens a sink is not the one that delivers, and each batch may come from another one."""
         given = self.make(tmp_path)
-        opened: list[Sink] = []
-        there, over = threading.Event(), threading.Event()
+        over = threading.Event()
 
-        def open_and_stay() -> None:  # an ended thread's identity goes to the next one
-            try:
-                opened.append(self.opened(given))
-            finally:
+        def in_a_thread_that_stays(work: Callable[[], None]) -> None:  # an ended one's identity goes to the next
+            there = threading.Event()
+            errors: list[BaseException] = []
+
+            def run() -> None:
+                try:
+                    work()
+                except BaseException as error:  # noqa: BLE001 - raised again below
+                    errors.append(error)
                 there.set()
                 over.wait()
 
-        thread = threading.Thread(target=open_and_stay, name="conformance-opens", daemon=True)
-        thread.start()
-        there.wait()
+            threading.Thread(target=run, name="conformance-opens", daemon=True).start()
+            there.wait()
+            for error in errors:
+                raise error
+
         try:
-            batch = ordinary(given, opened[0], 3)
+            sink = self.opened(given, in_a_thread_that_stays)
+            batch = ordinary(given, sink, 3)
             for one in batch:
-                arrived(given, opened[0], [one])
+                arrived(given, sink, [one])
         finally:
             over.set()
-            thread.join()
         look(given, batch)
 
     def test_closing_while_delivering(self, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 import unittest
@@ -59,6 +60,20 @@ BROKEN: list[tuple[type, str, str]] = [
 ]
 """What is broken, the test of the kit that has to find it, and what it says of it."""
 
+LOOKS = (
+    "test_a_body_at_the_limit",
+    "test_a_forked_child",
+    "test_a_repeat_adds_nothing",
+    "test_a_repeat_after_opening_again_adds_nothing",
+    "test_another_thread_delivers",
+    "test_calls_at_once",
+    "test_every_declared_land_is_taken",
+    "test_every_delivery_gets_its_outcome",
+    "test_odd_texts",
+    "test_opening_again",
+)
+"""Tests of the kit that also look at what arrived."""
+
 
 @pytest.fixture(autouse=True)
 def _left():
@@ -101,6 +116,7 @@ def given(sink: Any) -> Callable[[Path], Given]:
             {"path": str(file), "token": broken.TOKEN, **sink.more},
             seen=lambda: broken.ids(file),
             away=lambda: broken.gone(file),
+            hanging=lambda: broken.gone(file),
             rejected=lambda delivery: delivery._replace(principal="nobody"),
         )
 
@@ -110,6 +126,19 @@ def given(sink: Any) -> Callable[[Path], Given]:
 def test_a_sound_sink_passes(tmp_path, capfd):
     """The pattern that the broken ones differ from fails no test and skips none."""
     assert found(given(broken.Sound), tmp_path, capfd, TESTS) == {}
+
+
+def test_a_hook_that_is_missing_is_named(tmp_path, capfd):
+    """With the class and its options alone every test passes or is skipped, and says for what."""
+    told = found(lambda folder: Given(broken.Sound, {"path": str(folder / "kept")}), tmp_path, capfd, TESTS)
+    hooks = {name: re.match(r"skipped: Given\(…, (\w+)=…\) is not given: .", said) for name, said in told.items()}
+    assert {name: hook and hook[1] for name, hook in hooks.items()} == {
+        **dict.fromkeys(LOOKS, "seen"),
+        "test_an_answer_within_the_deadline": "hanging",
+        "test_outcomes_stand_in_the_order_of_the_batch": "rejected",
+        "test_retry_while_its_receiver_is_away": "away",
+        "test_secrets_leave_no_trace": "secrets",
+    }
 
 
 @pytest.mark.filterwarnings("ignore:options that look like secrets")
