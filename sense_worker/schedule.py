@@ -21,8 +21,9 @@ from sense_worker.ring import sender
 from sense_worker.settings import Settings
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.exec_ledger import ExecLedger
+from sense_worker.storage.inbox import take_in
 from sense_worker.wiring import build_ports, redis_client
-from sinks.inbox_moves import due_owners, take_in
+from sinks.inbox_moves import due_owners
 
 if TYPE_CHECKING:
     import threading
@@ -112,9 +113,7 @@ class Sweep:
         """Let the inbox be true for who reads its tables: what was snoozed until now wakes, all is counted."""
         with self._ports.database.read() as connection:
             owners = due_owners(connection, self._ports.database.now(connection), DUE_A_TURN)
-        for owner in owners:
-            with self._ports.database.write() as connection:
-                take_in(connection, owner, self._ports.database.now(connection))
+        take_in(self._ports.database, owners)
 
     def anchor(self) -> None:
         """Keep the audit's head in SQL, where it has moved."""

@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from runtime_core.errors import NOT_A_MEMBER, REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from sense_worker.operator.desk import Desk, know_principal, know_project
-from sense_worker.operator.names import HUNDRED_YEARS_S
+from sense_worker.operator.names import lasting, row_limit, span_of
+from sense_worker.storage.inbox import take_in
 from sense_worker.storage.schema import MEMBERSHIP
 from sinks import inbox_moves as moves
 from sinks.inbox_reading import SELECTIONS, Selection, View, read_counts, read_items
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from sense_worker.operator.acting import Acting
     from sinks.inbox_tables import InboxItem
 
-LIMIT = 10_000
-"""Items of one answer at most."""
 IDS = 1_000
 """Items of one change at most."""
 PRUNED = 5_000
@@ -108,7 +107,7 @@ class Inboxes(Desk):
         late is skipped. `before` pages back. Raises Denied, UsageError, and NotFound for a principal or project that
         is not there.
         """
-        selection = Selection(_states(state), pack, subject, collapse, after, before, _rows(limit))
+        selection = Selection(_states(state), pack, subject, collapse, after, before, row_limit(limit))
         _check_cursor(after, before)
 
         def read(connection: sa.Connection, view: View) -> list[InboxView]:
@@ -174,7 +173,7 @@ class Inboxes(Desk):
         """
         states = _states(state)
         with self._change("inbox.prune", state) as change:
-            before = change.now - _micros("older-than", older_than_s)
+            before = change.now - span_of(older_than_s, "older-than")
             removed = moves.remove_items(change.connection, change.acting.tenant, before, states, PRUNED)
             change.subject = f"{removed} {state}"
             change.nothing = not removed
@@ -206,7 +205,7 @@ class Inboxes(Desk):
                 due = moves.due_owners(connection, now, DUE_A_TURN, view.tenant, view.principal)
                 if not due:
                     return read(connection, view)
-            self._take_in(due)
+            take_in(self._database, due)
 
     def _take_in_own(self) -> None:
         due = True
@@ -214,13 +213,8 @@ class Inboxes(Desk):
             with self._reading() as (connection, acting):
                 now = self._database.now(connection)
                 owners = moves.due_owners(connection, now, 1, acting.tenant, acting.principal)
-            self._take_in(owners)
+            take_in(self._database, owners)
             due = bool(owners)
-
-    def _take_in(self, owners: Sequence[moves.Owner]) -> None:
-        for owner in owners:
-            with self._database.write() as connection:
-                moves.take_in(connection, owner, self._database.now(connection))
 
 
 def _view(connection: sa.Connection, acting: Acting, principal: str | None, project: str | None) -> View:
@@ -255,19 +249,7 @@ def _end(now: int, for_s: float | None, until: datetime | None) -> int:
     """Return the moment a snooze ends, in microseconds. Raises UsageError where it is not to come."""
     if until is not None:
         for_s = ((until - _EPOCH) // timedelta(microseconds=1) - now) / 1e6
-    return now + _micros("snooze", for_s or 0)
-
-
-def _micros(place: str, seconds: float) -> int:
-    if not 0 < seconds <= HUNDRED_YEARS_S:
-        raise UsageError(place, "must be between a moment and a hundred years", "such as 12h or 30d")
-    return int(seconds * 1e6)
-
-
-def _rows(limit: int) -> int:
-    if not 0 < limit <= LIMIT:
-        raise UsageError("limit", f"{limit} is none", f"1 to {LIMIT}")
-    return limit
+    return lasting(for_s or 0, now, "snooze")
 
 
 def _check_cursor(after: int | None, before: int | None) -> None:

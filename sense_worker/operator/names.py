@@ -88,11 +88,16 @@ def row_limit(limit: int) -> int:
     return limit
 
 
-def lasting(seconds: float, now: int) -> int:
-    """Return the moment `seconds` from now; raises UsageError where it is not in the future."""
+def span_of(seconds: float, what: str) -> int:
+    """Return a span in microseconds; raises UsageError, at `what`, where it is none or longer than anybody lives."""
     if not 0 < seconds <= HUNDRED_YEARS_S:
-        raise UsageError("expires", "must be between a moment and a hundred years", "such as 12h or 30d")
-    return now + int(seconds * 1e6)
+        raise UsageError(what, "must be between a moment and a hundred years", "such as 12h or 30d")
+    return int(seconds * 1e6)
+
+
+def lasting(seconds: float, now: int, what: str = "expires") -> int:
+    """Return the moment `seconds` from now; raises UsageError like `span_of`."""
+    return now + span_of(seconds, what)
 
 
 def end_of(seconds: float | None, now: int) -> int | None:
