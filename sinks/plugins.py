@@ -104,7 +104,7 @@ def _package(distribution: object) -> str:
 
 
 def _told(error: BaseException) -> str:
-    """Return kind and first line of an exception, 300 characters at most."""
+    """Return kind and first line of an exception, 300 characters at most; at import no option is there to show."""
     try:
         text = str(error).strip().partition("\n")[0]
     except Exception:  # noqa: BLE001 - its own __str__ fails
