@@ -57,7 +57,7 @@ class DeclarationTests(Kit):
         built(given)
         before = held()
         sink = built(given)
-        if settled(held, before) > before:
+        if any(now > earlier for now, earlier in zip(settled(held, before), before, strict=True)):
             fail(
                 f"{type(sink).__qualname__}.__init__ opened a file or connection, or started a thread",
                 "Keep name and options in __init__, and connect in `open`",

@@ -131,15 +131,22 @@ def call(sink: Sink, method: str, function: Callable[[], Found]) -> Found:
 
 
 def answered(given: Given, sink: Sink, batch: Sequence[Delivery]) -> list[Outcome]:
-    """Hand a batch over and return its outcomes, each of which is closed and well typed; raises what it raises."""
+    """Hand a copy of a batch over and return its outcomes, each closed and well typed; raises what it raises."""
     __tracebackhide__ = True
+    return answered_itself(given, sink, list(batch))
+
+
+def answered_itself(given: Given, sink: Sink, batch: list[Delivery]) -> list[Outcome]:
+    """Do as `answered`, with this very list."""
+    __tracebackhide__ = True
+    number = len(batch)
     if isinstance(sink, TransactionalSink):
         if given.rows is None:
             missing("rows", "a transactional kind is written in a transaction")
         with given.rows() as rows:
-            sink.write(list(batch), rows)
-        return [Delivered()] * len(batch)
-    return _sound(sink, sink.deliver(list(batch)), len(batch))
+            sink.write(batch, rows)
+        return [Delivered()] * number
+    return _sound(sink, sink.deliver(batch), number)
 
 
 def handed(given: Given, sink: Sink, batch: Sequence[Delivery]) -> list[Outcome]:

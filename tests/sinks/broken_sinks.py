@@ -24,6 +24,8 @@ TOKEN = "tok-7f3a9c51e2"
 """The planted secret."""
 LEFT: list[int] = []
 """Files that sinks left open, for a test to close."""
+RELEASED = threading.Event()
+"""Ends the threads that sinks left running."""
 
 
 class FileOptions(BaseModel):
@@ -112,6 +114,18 @@ class ConnectsWhenBuilt(Sound):
     def __init__(self, name, options):
         super().__init__(name, options)
         LEFT.append(os.open(self.file, os.O_CREAT | os.O_WRONLY))
+
+
+class StartsWhenBuilt(Sound):
+    """Starts a thread in `__init__`, and a file is closed meanwhile that the one before left open."""
+
+    def __init__(self, name, options):
+        super().__init__(name, options)
+        if LEFT:
+            os.close(LEFT.pop())
+            threading.Thread(target=RELEASED.wait, daemon=True).start()
+        else:
+            LEFT.append(os.open(self.file, os.O_CREAT | os.O_WRONLY))
 
 
 # What it answers.

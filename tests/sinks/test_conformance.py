@@ -27,6 +27,7 @@ BROKEN: list[tuple[type, str, str]] = [
     (broken.TakesAnything, "test_an_unknown_option_is_refused", "an option that does not exist is taken"),
     (broken.TakenName, "test_the_class_is_declared_right", "is a built-in sink's"),
     (broken.ConnectsWhenBuilt, "test_building_takes_nothing", "__init__ opened a file or connection"),
+    (broken.StartsWhenBuilt, "test_building_takes_nothing", "or started a thread"),
     (broken.AnswersNothing, ONE, "answered NoneType"),
     (broken.AnswersTrue, ONE, "answered bool in the place of an outcome"),
     (broken.SkipsSome, ONE, "answered 1 outcomes for 5 deliveries"),
@@ -77,8 +78,10 @@ LOOKS = (
 
 @pytest.fixture(autouse=True)
 def _left():
-    """Close what a broken sink left open."""
+    """Close what a broken sink left open, and end what it left running."""
+    broken.RELEASED.clear()
     yield
+    broken.RELEASED.set()
     while broken.LEFT:
         os.close(broken.LEFT.pop())
 
