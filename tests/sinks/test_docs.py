@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from sinks.jsonl import JsonlOptions
 from sinks.line import json_line
 from sinks.memory import Memory
 from sinks.protocol import Delivered, Rejected
-from sinks.registry import Registry
+from sinks.registry import BUILT_IN, Registry
 from tests.sinks.deliveries import delivery
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sinks.md").read_text()
@@ -60,7 +59,10 @@ def test_every_built_in_kind_is_on_the_page(kind: str):
     assert f"\n## {kind}\n" in PAGE
 
 
-@pytest.mark.parametrize("option", list(JsonlOptions.model_fields))
-def test_every_option_is_on_the_page(option: str):
-    """Each option of `jsonl` has its line."""
-    assert f"\n| `{option}` |" in PAGE
+@pytest.mark.parametrize(
+    ("kind", "option"), [(sink.kind, option) for sink in BUILT_IN for option in sink.Options.model_fields]
+)
+def test_every_option_is_on_the_page(kind: str, option: str):
+    """Each option of each kind has its line, in the part of its kind."""
+    part = PAGE.partition(f"\n## {kind}\n")[2].partition("\n## ")[0]
+    assert f"\n| `{option}` |" in part
