@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from runtime_core.errors import WORKSPACE_NOT_SERVED
 from runtime_core.event import delivery_id
 from runtime_core.pipeline import Attempt, Facts, decide
 from sinks.protocol import Delivery
@@ -14,12 +15,22 @@ if TYPE_CHECKING:
     from runtime_core.identity import Micros, Route, Sink
     from sense_worker.storage.records import Claimed
 
+WORKSPACE_RECHECK_MICROS = 60_000_000
+"""So long a delivery waits before another look at its workspace."""
+
 
 class Judged(NamedTuple):
     """A claimed delivery with the pipeline's decision on this attempt."""
 
     claimed: Claimed
     attempt: Attempt
+
+
+class Held(NamedTuple):
+    """Why a delivery waits, and until when."""
+
+    reason: str
+    due_at: Micros
 
 
 def standing_route(authority: Authority, claimed: Claimed, now: Micros) -> Route | None:
@@ -36,13 +47,14 @@ def judged(authority: Authority, claimed: Claimed, route: Route, now: Micros) ->
     return Judged(claimed, decide(authority, facts, route, now))
 
 
-def not_served(authority: Authority, sink: Sink, activation_id: str) -> bool:
-    """Tell whether the sink writes into a workspace that this worker's file system does not have (DESIGN §6)."""
-    if not sink.workspace:
-        return False
-    activation = authority.activation(activation_id)
+def held_for_workspace(authority: Authority, sink: Sink, activation_id: str, now: Micros) -> Held | None:
+    """Return how a delivery is held whose workspace this worker's file system does not have (DESIGN §6), else None."""
+    activation = authority.activation(activation_id) if sink.workspace else None
+    workspace = None if activation is None else activation.workspace
     # Not Path.is_dir: it raises where the folder may not be looked at, or its name is too long here.
-    return activation is not None and activation.workspace is not None and not os.path.isdir(activation.workspace)  # noqa: PTH112
+    if workspace is None or os.path.isdir(workspace):  # noqa: PTH112
+        return None
+    return Held(WORKSPACE_NOT_SERVED, now + WORKSPACE_RECHECK_MICROS)
 
 
 def sink_view(one: Judged) -> Delivery:

@@ -18,32 +18,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from redis.exceptions import RedisError
 
 from runtime_core import pipeline
-from runtime_core.errors import (
-    ROUTE_GONE,
-    SINK_MISSING,
-    WORKSPACE_NOT_SERVED,
-    AuditUnavailable,
-    LedgerBusy,
-    printable,
-)
-from sense_worker.attempts import judged, not_served, sink_view, standing_route
+from runtime_core.errors import AuditUnavailable, LedgerBusy
+from sense_worker.attempts import sink_view
+from sense_worker.judging import Judging, kept
 from sense_worker.logs import log
 from sense_worker.sink_call import call_sink
 from sense_worker.storage.lanes import split_lane
-from sense_worker.storage.ledger import NEVER
-from sense_worker.storage.records import Settlement
 from sense_worker.storage.sinks import disable_sink
-from sense_worker.storage.states import State
 from sinks.declared import CONCURRENCY_LIMIT
-from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
+from sinks.protocol import Delivered, Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     import sqlalchemy as sa
 
-    from runtime_core.authority import Authority
-    from runtime_core.identity import Sink as SinkFacts
     from runtime_core.pipeline import Attempt
     from sense_worker.attempts import Judged
     from sense_worker.doorbell import Doorbell
@@ -60,9 +49,6 @@ RECHECK_S = 0.1
 """A hand-over that starts later than this after its claim reads the authority versions again (DESIGN §6.4)."""
 HUNG_S = 2.0
 """A call that is out this long after its lease ran out is given up."""
-WORKSPACE_RECHECK_S = 60.0
-REASON_LIMIT = 500
-"""Characters of a sink's reason that are kept: enough for a status and a cause, too short for a page."""
 
 
 class Work(NamedTuple):
@@ -102,6 +88,7 @@ class Drain:
     def __init__(self, ports: Ports, by: str = "drain", on_hung: Callable[[str], None] | None = None) -> None:
         self._ports = ports
         self._by = by
+        self._judging = Judging(ports, by)
         self._on_hung = on_hung
         self._out: set[Future[None]] = set()
 
@@ -209,7 +196,7 @@ class Drain:
             )
             if claims is None:
                 return Nothing.FREE
-            batches = [self._judge(connection, authority, sink, opened, claim, now) for claim in claims]
+            batches = [self._judging.judge(connection, authority, sink, opened, claim, now) for claim in claims]
         return Work(opened, [batch for batch in batches if batch], claimed_at) if claims else Nothing.DUE
 
     def hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
@@ -225,7 +212,7 @@ class Drain:
             log().warning("hand-over too late, left to its lease", lane=lane, waited_s=round(waited, 1))
             return
         if waited > RECHECK_S:
-            batch = self._judged_again(opened, batch)
+            batch = self._judging.judge_again(opened, batch)
         ends = claimed_at + opened.traits.deadline_s + self._ports.lease_slack_s
         outcomes: list[Outcome] = []
 
@@ -266,7 +253,7 @@ class Drain:
                 with ports.database.write() as connection:
                     now = ports.database.now(connection)
                     self._stop_sink(connection, closed, now)
-                    settlements = [self._settlement(*one, now) for one in closed]
+                    settlements = [self._judging.settlement(*one, now) for one in closed]
                     ports.ledger.settle(connection, settlements, now, self._by)
                 ports.anchor_rotated()
             except (AuditUnavailable, LedgerBusy):
@@ -277,22 +264,6 @@ class Drain:
             else:
                 return
 
-    def _settlement(self, claimed: Claimed, attempt: Attempt, outcome: Outcome, now: int) -> Settlement:
-        digest = _digest(attempt)
-        grant = None if attempt.grant is None else attempt.grant.id
-        match outcome:
-            case Delivered(receipt):
-                return Settlement(claimed, State.DELIVERED, grant_id=grant, digest=digest, receipt=_kept(receipt))
-            case Retry(reason, after):
-                delay = self._ports.schedule.delay_micros(claimed.attempt, after)
-                state = State.DEAD if delay is None else State.RETRYING
-                text = _kept(reason) if delay is not None else f"attempts used up: {_kept(reason)}"
-                due = 0 if delay is None else now + delay
-                return Settlement(claimed, state, text, "deliver", grant, digest, None, due)
-            case Rejected(reason):
-                return Settlement(claimed, State.DEAD, f"rejected: {_kept(reason)}", "deliver", grant, digest)
-        raise AssertionError(outcome)
-
     def _stop_sink(
         self, connection: sa.Connection, closed: Sequence[tuple[Claimed, Attempt, Outcome]], now: int
     ) -> None:
@@ -300,98 +271,5 @@ class Drain:
         for claimed, _, outcome in closed:
             if isinstance(outcome, Rejected) and outcome.stop:
                 rows = self._ports.ledger.rows(connection)
-                disable_sink(connection, rows, claimed.lane, _kept(outcome.reason) or "", now)
+                disable_sink(connection, rows, claimed.lane, kept(outcome.reason) or "", now)
                 return
-
-    def _judge(
-        self,
-        connection: sa.Connection,
-        authority: Authority,
-        sink: SinkFacts,
-        opened: OpenSink,
-        claims: Sequence[Claimed],
-        now: int,
-    ) -> list[Judged]:
-        """Judge one claimed batch; settle what needs no hand-over, return what does."""
-        ports = self._ports
-        settlements: list[Settlement] = []
-        admitted: list[Judged] = []
-        recorded: list[Attempt] = []
-        for claimed in claims:
-            early = self._before_the_steps(authority, sink, claimed, now)
-            if early is not None:
-                settlements.append(early)
-                continue
-            route = standing_route(authority, claimed, now)
-            if route is None:
-                settlements.append(Settlement(claimed, State.CANCELLED, ROUTE_GONE, give_back=True))
-                continue
-            one = judged(authority, claimed, route, now)
-            if one.attempt.refused is not None:
-                settlements.append(_denied(claimed, one.attempt))
-                recorded.append(one.attempt)
-            else:
-                admitted.append(one)
-        if admitted and isinstance(opened.sink, TransactionalSink):
-            rows = ports.ledger.rows(connection, mostly_new=True)
-            opened.sink.write([sink_view(one) for one in admitted], rows)
-            settlements += [self._settlement(one.claimed, one.attempt, Delivered(), now) for one in admitted]
-            recorded += [one.attempt for one in admitted]
-            admitted = []
-        pipeline.audit(recorded, ports.audit)
-        ports.ledger.settle(connection, settlements, now, self._by)
-        return admitted
-
-    def _before_the_steps(self, authority: Authority, sink: SinkFacts, claimed: Claimed, now: int) -> Settlement | None:
-        if claimed.crashes >= self._ports.crash_limit:
-            text = f"crashed: its process died {claimed.crashes} times"
-            return Settlement(claimed, State.DEAD, text, "deliver", give_back=True)
-        if not_served(authority, sink, claimed.activation_id):
-            due = now + int(WORKSPACE_RECHECK_S * 1e6)
-            return Settlement(claimed, State.HELD, WORKSPACE_NOT_SERVED, "sink", due_at=due, give_back=True)
-        return None
-
-    def _judged_again(self, opened: OpenSink, batch: Sequence[Judged]) -> Sequence[Judged]:
-        """Read the authority's version once more; where it moved, judge by the new rows, the sink's own among them.
-
-        The end of a grant or a route moves no version: it is looked at by the clock.
-        """
-        ports = self._ports
-        first = batch[0]
-        tenant, name = split_lane(first.claimed.lane)
-        with ports.database.read() as connection:
-            authority = ports.authorities.current(connection, [tenant])[tenant]
-            now = ports.database.now(connection)
-        if authority.version == first.attempt.authority.version and not any(_ended(one, now) for one in batch):
-            return batch
-        claims = [one.claimed for one in batch]
-        with ports.database.write() as connection:
-            now = ports.database.now(connection)
-            authority = ports.authorities.locked(connection, [tenant])[tenant]
-            sink = authority.sink(name)
-            held = SINK_MISSING if sink is None else sink.held
-            if sink is not None and held is None:
-                return self._judge(connection, authority, sink, opened, claims, now)
-            settlements = [Settlement(one, State.HELD, held, "sink", due_at=NEVER, give_back=True) for one in claims]
-            ports.ledger.settle(connection, settlements, now, self._by)
-            return []
-
-
-def _ended(one: Judged, now: int) -> bool:
-    grant = one.attempt.grant
-    ends = (one.attempt.route.expires_at, None if grant is None else grant.expires_at)
-    return any(end is not None and end <= now for end in ends)
-
-
-def _denied(claimed: Claimed, attempt: Attempt) -> Settlement:
-    if attempt.refused is None:
-        raise AssertionError(attempt)
-    return Settlement(claimed, State.DENIED, attempt.refused.text, attempt.refused.step, digest=_digest(attempt))
-
-
-def _digest(attempt: Attempt) -> str | None:
-    return None if attempt.revision is None else attempt.revision.pack.digest
-
-
-def _kept(reason: str | None) -> str | None:
-    return None if reason is None else printable(reason)[:REASON_LIMIT]

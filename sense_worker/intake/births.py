@@ -10,9 +10,7 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, cast
 
-from runtime_core.errors import WORKSPACE_NOT_SERVED
-from sense_worker.attempts import Judged, judged, not_served, sink_view
-from sense_worker.drain import WORKSPACE_RECHECK_S
+from sense_worker.attempts import Judged, held_for_workspace, judged, sink_view
 from sense_worker.open_sinks import OpenSink
 from sense_worker.storage.lanes import lane_of
 from sense_worker.storage.ledger import NEVER
@@ -58,9 +56,8 @@ class Births:
             found = self._ports.sinks.get(rows, authority, route.sink)
         if sink is None or isinstance(found, str):
             self._add(event, route, lane, State.HELD, due_at=NEVER, reason=str(found))
-        elif not_served(authority, sink, event.activation_id):
-            due = self._now + int(WORKSPACE_RECHECK_S * 1e6)
-            self._add(event, route, lane, State.HELD, due_at=due, reason=WORKSPACE_NOT_SERVED)
+        elif (held := held_for_workspace(authority, sink, event.activation_id, self._now)) is not None:
+            self._add(event, route, lane, State.HELD, due_at=held.due_at, reason=held.reason)
         elif isinstance(found, OpenSink):
             self._judge(authority, event, route, lane, found)
         else:

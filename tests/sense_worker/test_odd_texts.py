@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sense_worker.drain import REASON_LIMIT, Drain
+from sense_worker.drain import Drain
 from sinks.memory import Memory
 from sinks.protocol import Delivered, Rejected, Retry, SinkBase
+from sinks.raised import REASON_LIMIT
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
 
