@@ -14,6 +14,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from sinks.bounded import Late, within
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
@@ -103,14 +105,11 @@ def close_within(close: Callable[[], object]) -> bool:
         with contextlib.suppress(BaseException):
             close()
 
-    thread = threading.Thread(target=run, name="close", daemon=True)
     try:
-        thread.start()
-    except RuntimeError:  # the interpreter ends and starts no thread any more
-        run()
-        return True
-    thread.join(CLOSE_LIMIT_S)
-    return not thread.is_alive()
+        within(CLOSE_LIMIT_S, run, "close")
+    except Late:
+        return False
+    return True
 
 
 def _lives(pid: int) -> bool:

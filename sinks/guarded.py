@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from runtime_core.errors import UsageError
+from sinks.bounded import Late, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,24 +44,9 @@ class Guard:
         with self._mark("build", kind, options) as deaths:
             if deaths >= DEATHS:
                 raise UsageError(f"sink kind {kind}", f"its process ended {deaths} times while it was built")
-            return self._within(kind, make)
-
-    def _within(self, kind: str, make: Callable[[], Sink]) -> Sink:
-        made: list[Sink] = []
-        errors: list[BaseException] = []
-
-        def run() -> None:
             try:
-                made.append(make())
-            except BaseException as error:  # noqa: BLE001 - raised again by whoever waits
-                errors.append(error)
-
-        thread = threading.Thread(target=run, name="build", daemon=True)
-        thread.start()
-        thread.join(BUILD_LIMIT_S)
-        for error in errors:
-            raise error
-        if not made:
-            self._hung.add(kind)
-            raise UsageError(f"sink kind {kind}", f"did not come back within {BUILD_LIMIT_S:g} s while it was built")
-        return made[0]
+                return within(BUILD_LIMIT_S, make, "build")
+            except Late:
+                self._hung.add(kind)
+                reason = f"did not come back within {BUILD_LIMIT_S:g} s while it was built"
+                raise UsageError(f"sink kind {kind}", reason) from None

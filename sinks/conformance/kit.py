@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from unittest import SkipTest
 
+from sinks.bounded import Late, within
 from sinks.conformance.material import delivery
 from sinks.declared import Misdeclared, check
 from sinks.protocol import Delivered, Outcome, Rejected, Retry, TransactionalSink
@@ -26,14 +27,11 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
+THREAD = "conformance"
 SETTLE_S = 2.0
 _HANDLES = Path("/dev/fd")
 MANY = 20
 """Deliveries of a full batch in a test; a larger `batch_size` is tried with this many."""
-
-
-class Late(Exception):
-    """A call that did not return in time."""
 
 
 def fail(what: str, instead: str) -> NoReturn:
@@ -45,27 +43,6 @@ def fail(what: str, instead: str) -> NoReturn:
 def missing(hook: str, why: str) -> NoReturn:
     """Skip the test: it needs a hook that `make` did not give."""
     raise SkipTest(f"Given(…, {hook}=…) is not given: {why}")
-
-
-def within(seconds: float, call: Callable[[], Found]) -> Found:
-    """Return what a call returns in a thread of its own; raises what it raises, and Late after `seconds`."""
-    answers: list[Found] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            answers.append(call())
-        except BaseException as error:  # noqa: BLE001 - SystemExit of a sink too
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="conformance", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise Late
-    for error in errors:
-        raise error
-    return answers[0]
 
 
 class _Kinds(Registry):
@@ -95,7 +72,7 @@ class Kit:
         """Close what a test left open."""
         for sink in self.__dict__.pop("_left_open", []):
             with contextlib.suppress(BaseException):
-                within(min(1.0, sink.deadline_s), sink.close)
+                within(min(1.0, sink.deadline_s), sink.close, THREAD)
 
     def opened(self, given: Given, run: Callable[[Callable[[], None]], None] | None = None) -> Sink:
         """Return a new sink, opened, by `run` where it is given; it is closed after the test at the latest."""
@@ -115,7 +92,7 @@ def call(sink: Sink, method: str, function: Callable[[], Found]) -> Found:
     __tracebackhide__ = True
     where, limit = f"{type(sink).__qualname__}.{method}", float(sink.deadline_s)
     try:
-        return within(limit, function)
+        return within(limit, function, THREAD)
     except Late:
         fail(
             f"{where} did not return within deadline_s = {limit:g} s",

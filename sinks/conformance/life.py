@@ -10,7 +10,8 @@ import threading
 import warnings
 from typing import TYPE_CHECKING
 
-from sinks.conformance.kit import Kit, Late, answered, arrived, built, call, fail, held, look, ordinary, settled, within
+from sinks.bounded import Late, within
+from sinks.conformance.kit import THREAD, Kit, answered, arrived, built, call, fail, held, look, ordinary, settled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,7 +183,7 @@ def _in_a_child(work: Callable[[], str], seconds: float) -> str:
         child = os.fork()
     if not child:
         try:
-            said = within(seconds, work)
+            said = within(seconds, work, THREAD)
         except Late:
             said = f"no end after {seconds:g} s"
         except BaseException as error:  # noqa: BLE001 - told to the parent

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.errors import UsageError
+from sinks.bounded import within
 from sinks.conformance.declaration import secret_fields
-from sinks.conformance.kit import Kit, answered, built, call, fail, missing, ordinary, within
+from sinks.conformance.kit import THREAD, Kit, answered, built, call, fail, missing, ordinary
 from sinks.conformance.recorded import recorded
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ def _look(given: Given, sink: Sink, tell: Callable[[str, str], None]) -> None:
         batches.append([given.rejected(ordinary(given, sink, 1)[0])])
     for batch in batches:
         try:
-            outcomes = within(float(sink.deadline_s), lambda batch=batch: answered(given, sink, batch))  # type: ignore[misc]
+            outcomes = within(float(sink.deadline_s), partial(answered, given, sink, batch), THREAD)
         except BaseException as error:  # noqa: BLE001 - whatever a sink raises is looked at
             tell("the text of an exception", _whole(error))
         else:
