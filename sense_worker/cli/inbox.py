@@ -14,7 +14,7 @@ from sense_worker.cli.acting import operator
 from sense_worker.cli.values import Json, Limit, duration, example, optional_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sense_worker.operator.inbox import InboxView
 
@@ -79,44 +79,28 @@ def count_items(*, principal: Principal = None, project: Shared = None, json: Js
     render.print_row(row, as_json=json)
 
 
-@app.command("see", epilog=example(f"inbox see {_EXAMPLE_ID}"))
-def see(ids: Ids, *, json: Json = False) -> None:
-    """Make unseen items seen."""
-    with operator() as acting:
-        rows = acting.see_items(ids)
-    _print_moved(rows, as_json=json)
+_CHANGES = (
+    ("see", "see_items", "Make unseen items seen."),
+    ("read", "read_items", "Make unseen and seen items read."),
+    ("unread", "unread_items", "Make read items seen."),
+    ("archive", "archive_items", "Put items away."),
+    ("unarchive", "unarchive_items", "Take archived items back, as read."),
+    ("wake", "wake_items", "End the snooze of items now."),
+)
+"""Commands that take ids and nothing else: name, method of the operator, help."""
 
 
-@app.command("read", epilog=example(f"inbox read {_EXAMPLE_ID}"))
-def read(ids: Ids, *, json: Json = False) -> None:
-    """Make unseen and seen items read."""
-    with operator() as acting:
-        rows = acting.read_items(ids)
-    _print_moved(rows, as_json=json)
+def _change(method: str) -> Callable[..., None]:
+    def change(ids: Ids, *, json: Json = False) -> None:
+        with operator() as acting:
+            rows = getattr(acting, method)(ids)
+        _print_moved(rows, as_json=json)
+
+    return change
 
 
-@app.command("unread", epilog=example(f"inbox unread {_EXAMPLE_ID}"))
-def unread(ids: Ids, *, json: Json = False) -> None:
-    """Make read items seen."""
-    with operator() as acting:
-        rows = acting.unread_items(ids)
-    _print_moved(rows, as_json=json)
-
-
-@app.command("archive", epilog=example(f"inbox archive {_EXAMPLE_ID}"))
-def archive(ids: Ids, *, json: Json = False) -> None:
-    """Put items away."""
-    with operator() as acting:
-        rows = acting.archive_items(ids)
-    _print_moved(rows, as_json=json)
-
-
-@app.command("unarchive", epilog=example(f"inbox unarchive {_EXAMPLE_ID}"))
-def unarchive(ids: Ids, *, json: Json = False) -> None:
-    """Take archived items back, as read."""
-    with operator() as acting:
-        rows = acting.unarchive_items(ids)
-    _print_moved(rows, as_json=json)
+for _name, _method, _help in _CHANGES:
+    app.command(_name, help=_help, epilog=example(f"inbox {_name} {_EXAMPLE_ID}"))(_change(_method))
 
 
 @app.command("snooze", epilog=example(f"inbox snooze {_EXAMPLE_ID} --for 12h"))
@@ -135,14 +119,6 @@ def snooze(
         raise UsageError("inbox snooze", "has no end, or two", "give --for DURATION or --until MOMENT")
     with operator() as acting:
         rows = acting.snooze_items(ids, for_s=seconds, until=moment)
-    _print_moved(rows, as_json=json)
-
-
-@app.command("wake", epilog=example(f"inbox wake {_EXAMPLE_ID}"))
-def wake(ids: Ids, *, json: Json = False) -> None:
-    """End the snooze of items now."""
-    with operator() as acting:
-        rows = acting.wake_items(ids)
     _print_moved(rows, as_json=json)
 
 
