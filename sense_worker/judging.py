@@ -6,7 +6,7 @@ the authority version that was read in it; what is left is for the sink to be ca
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from runtime_core import pipeline
 from runtime_core.errors import ROUTE_GONE, SINK_MISSING, printable
@@ -15,7 +15,7 @@ from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.states import State
-from sinks.protocol import Delivered, Rejected, Retry, TransactionalSink
+from sinks.protocol import Delivered, Rejected, Retry
 from sinks.raised import REASON_LIMIT
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sense_worker.open_sinks import OpenSink
     from sense_worker.ports import Ports
     from sense_worker.storage.records import Claimed
-    from sinks.protocol import Outcome
+    from sinks.protocol import Outcome, TransactionalSink
 
 
 class Judging:
@@ -73,9 +73,9 @@ class Judging:
                 recorded.append(one.attempt)
             else:
                 admitted.append(one)
-        if admitted and isinstance(opened.sink, TransactionalSink):
+        if admitted and opened.traits.transactional:
             rows = ports.ledger.rows(connection, mostly_new=True)
-            opened.sink.write([sink_view(one) for one in admitted], rows)
+            cast("TransactionalSink", opened.sink).write([sink_view(one) for one in admitted], rows)
             settlements += [self.settlement(one.claimed, one.attempt, Delivered(), now) for one in admitted]
             recorded += [one.attempt for one in admitted]
             admitted = []

@@ -13,7 +13,7 @@ from sense_worker.operator.desk import Desk, need_sink
 from sense_worker.operator.views import SinkTrial
 from sense_worker.sink_call import call_sink
 from sinks.line import rfc3339
-from sinks.protocol import Delivered, Delivery, Rejected, Retry, TransactionalSink
+from sinks.protocol import Delivered, Delivery, Rejected, Retry
 from sinks.raised import REASON_LIMIT
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class SinkTrials(Desk):
         opened = OpenSinks(self._registry, self._vault).open_row(name, row.kind, bytes(row.options))
         if isinstance(opened, str):
             return SinkTrial(name, row.kind, "held", opened, 0.0)
-        if isinstance(opened.sink, TransactionalSink):
+        if opened.traits.transactional:
             raise UsageError(
                 "sink", f"kind {row.kind!r} is a table of the ledger; nothing is sent", "there is no more to it"
             )
