@@ -140,7 +140,7 @@ class Registry:
                 sink.open()
                 sink.close()
 
-    def secret_options(self, kind: str) -> frozenset[str]:
+    def masked_options(self, kind: str) -> frozenset[str]:
         """Return the options of a kind that are secrets; none for a kind that is missing."""
         sink = self._kinds.get(kind)
         return frozenset() if sink is None else secret_names(sink.Options)

@@ -32,7 +32,7 @@ def add_sink(
 ) -> None:
     """Add a sink to the tenant. One that signs gets a secret where none is given, which is shown this once."""
     with operator() as acting:
-        given = options(option or (), options_json, acting.secret_options(kind))
+        given = options(option or (), options_json, acting.masked_options(kind))
         row = acting.add_sink(name, kind, options=given, audience=audience)
     _print_with_secret(row, f"sink {name}", row.secret, as_json=json)
 
@@ -59,7 +59,7 @@ def show_sink(name: SinkName, *, json: Json = False) -> None:
 def set_sink(name: SinkName, *, option: Option = None, options_json: OptionsJson = None, json: Json = False) -> None:
     """Change options of a sink; NAME:=null takes one back to its default."""
     with operator() as acting:
-        secrets = acting.secret_options(acting.show_sink(name).kind)
+        secrets = acting.masked_options(acting.show_sink(name).kind)
         row = acting.set_sink(name, options(option or (), options_json, secrets))
     render.print_row(row, f"set {name}", as_json=json)
 

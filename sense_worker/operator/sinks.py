@@ -111,9 +111,9 @@ class Sinks(Desk):
             name, view.kind, view.audience, self._registry.shown(row.kind, self._options(row)), *moments, view.fault
         )
 
-    def secret_options(self, kind: str) -> frozenset[str]:
+    def masked_options(self, kind: str) -> frozenset[str]:
         """Return the options of a kind whose values are secrets."""
-        return self._registry.secret_options(kind)
+        return self._registry.masked_options(kind)
 
     def list_sinks(self) -> list[SinkView]:
         """Return the tenant's sinks by name."""

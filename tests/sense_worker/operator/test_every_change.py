@@ -55,7 +55,7 @@ SAME = {"issue_session": "create_session"} | {
     f"ensure_{name}": f"add_{name}" for name in ("principal", "project", "member", "grant", "sink", "route")
 }
 """Second names of a change."""
-NO_CHANGE = {"open", "initialize", "close", "acting", "acting_as", "seal", "explain", "secret_options", "test_sink"}
+NO_CHANGE = {"open", "initialize", "close", "acting", "acting_as", "seal", "explain", "masked_options", "test_sink"}
 NO_CHANGE |= {f"{name}_items" for name in ("see", "read", "unread", "archive", "unarchive", "snooze", "wake")}
 NO_CHANGE |= {"prune_inbox", "inbox_counts"}
 """Of the inbox: who may do what does not hang on an item (tests/sense_worker/operator/test_inbox.py)."""
