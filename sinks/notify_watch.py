@@ -15,6 +15,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime_core.egress import NotReached
+from sinks.http_status import passes, redirects, succeeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 ANSWER_LIMIT = 1_048_576
 """Bytes of an answer that are read and unpacked."""
 _CONNECTS = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg"})
-_RETRIED = frozenset({408, 425, 429})
 _NAMED = {"ConnectTimeout": "is not reached in time", "ReadTimeout": "gave no answer in time"}
 
 
@@ -65,9 +65,9 @@ class Watch:
 
     def answered(self, status: int, after: tuple[str, ...]) -> None:
         """Note a status of HTTP that is no success (C42)."""
-        if not 200 <= status < 300:  # noqa: PLR2004 - the class of success
-            passing = status in _RETRIED or status < 400 or status >= 500  # noqa: PLR2004 - the classes of RFC 9110
-            self._notes.append(Note(f"answered {status}", not passing, after))
+        if not succeeded(status):
+            never = not passes(status) and not redirects(status)
+            self._notes.append(Note(f"answered {status}", never, after))
 
     def install(self) -> None:
         """Guard every socket of this process, and note what its libraries meet. There is no way back."""

@@ -21,6 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from runtime_core.egress import NotReached
 from runtime_core.egress_http import guarded_connector
+from sinks.http_status import passes, redirects, succeeded
 from sinks.protocol import Delivered, Rejected, Retry
 from sinks.raised import raised
 from sinks.retry_after import retry_after
@@ -41,7 +42,6 @@ KEEP_S = 4.0
 """Many servers close an idle connection after 5 s; a request on its way then would be lost."""
 _STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([2-9][0-9]{2})(?: [^\r\n]*)?\r?\n")
 _LONGEST_STATUS_LINE = 1_024
-_RETRIED = frozenset({408, 425, 429})
 _GONE = 410
 _HEADERS = {"User-Agent": "sense-worker", "Accept": "*/*", "Accept-Encoding": "identity"}
 
@@ -121,7 +121,7 @@ class Client:
         """Return what a status means (C42), and what the receiver asks for besides."""
         status = answer.status
         said = f"{self._host} answered {status}"
-        if 200 <= status < 300:  # noqa: PLR2004 - the class of success
+        if succeeded(status):
             return Delivered(str(status))
         if answer.control == "disable":
             return Rejected(f"{said} and asked for no more (webhook-delivery: disable)", stop=True)
@@ -129,9 +129,9 @@ class Client:
             return Rejected(f"{said}: it is gone", stop=True)
         if answer.control == "abort-message":
             return Rejected(f"{said} and asked not to be sent this again (webhook-delivery: abort-message)")
-        if status in _RETRIED or status >= 500:  # noqa: PLR2004 - the class of faults of the server
+        if passes(status):
             return Retry(said, retry_after(answer.after, time.time()))
-        if status < 400:  # noqa: PLR2004 - the class of redirects
+        if redirects(status):
             return Retry(f"{said}, which is not followed")
         return Rejected(said)
 
