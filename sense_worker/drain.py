@@ -20,13 +20,14 @@ from redis.exceptions import RedisError
 from runtime_core import pipeline
 from runtime_core.errors import AuditUnavailable, LedgerBusy
 from sense_worker.attempts import sink_view
-from sense_worker.judging import Judging, kept
+from sense_worker.judging import Judging
 from sense_worker.logs import log
 from sense_worker.sink_call import call_sink
 from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.sinks import disable_sink
 from sinks.declared import CONCURRENCY_LIMIT
 from sinks.protocol import Delivered, Rejected
+from sinks.raised import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -271,5 +272,5 @@ class Drain:
         for claimed, _, outcome in closed:
             if isinstance(outcome, Rejected) and outcome.stop:
                 rows = self._ports.ledger.rows(connection)
-                disable_sink(connection, rows, claimed.lane, kept(outcome.reason) or "", now)
+                disable_sink(connection, rows, claimed.lane, kept(outcome.reason), now)
                 return

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from runtime_core import pipeline
-from runtime_core.errors import ROUTE_GONE, SINK_MISSING, printable
+from runtime_core.errors import ROUTE_GONE, SINK_MISSING
 from sense_worker.attempts import held_for_workspace, judged, sink_view, standing_route
 from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.records import Settlement
 from sense_worker.storage.states import State
 from sinks.protocol import Delivered, Rejected, Retry
-from sinks.raised import REASON_LIMIT
+from sinks.raised import kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +114,8 @@ class Judging:
         grant = None if attempt.grant is None else attempt.grant.id
         match outcome:
             case Delivered(receipt):
-                return Settlement(claimed, State.DELIVERED, grant_id=grant, digest=digest, receipt=kept(receipt))
+                told = None if receipt is None else kept(receipt)
+                return Settlement(claimed, State.DELIVERED, grant_id=grant, digest=digest, receipt=told)
             case Retry(reason, after):
                 delay = self._ports.schedule.delay_micros(claimed.attempt, after)
                 state = State.DEAD if delay is None else State.RETRYING
@@ -137,11 +138,6 @@ class Judging:
             if held is None
             else Settlement(claimed, State.HELD, held.reason, "sink", due_at=held.due_at, give_back=True)
         )
-
-
-def kept(reason: str | None) -> str | None:
-    """Return what is kept of a sink's own words: printable, and cut."""
-    return None if reason is None else printable(reason)[:REASON_LIMIT]
 
 
 def _ended(one: Judged, now: Micros) -> bool:

@@ -1,4 +1,4 @@
-"""What may be said of an exception of a sink: its kind and its place, never its text (C53)."""
+"""What is kept of a sink's words, and of its exceptions: their kind and place, never their text (C53)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from runtime_core.errors import printable
 
 REASON_LIMIT = 500
 """Characters of a sink's reason that are kept: enough for a status and a cause, too short for a page."""
+
+
+def kept(reason: str) -> str:
+    """Return what is kept of a sink's own words, a reason or a receipt: printable, and cut."""
+    return printable(reason)[:REASON_LIMIT]
 
 
 def origin(error: BaseException) -> str:
@@ -20,4 +25,4 @@ def origin(error: BaseException) -> str:
 
 def raised(error: BaseException) -> str:
     """Return the reason of a Retry for what `deliver` raised: its text may hold an address or a secret."""
-    return printable(f"sink raised {type(error).__name__}, {origin(error)}")[:REASON_LIMIT]
+    return kept(f"sink raised {type(error).__name__}, {origin(error)}")

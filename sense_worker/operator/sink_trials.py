@@ -7,14 +7,14 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from runtime_core.errors import UsageError, printable
+from runtime_core.errors import UsageError
 from sense_worker.open_sinks import OpenSinks
 from sense_worker.operator.desk import Desk, need_sink
 from sense_worker.operator.views import SinkTrial
 from sense_worker.sink_call import call_sink
 from sinks.line import rfc3339
 from sinks.protocol import Delivered, Delivery, Rejected, Retry
-from sinks.raised import REASON_LIMIT
+from sinks.raised import kept
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,9 +78,9 @@ def _made_up(acting: Acting, now: int, lands: Sequence[str]) -> Delivery:
 def _told(outcome: Outcome) -> tuple[str, str | None]:
     match outcome:
         case Delivered(receipt):
-            return "delivered", None if receipt is None else printable(receipt)[:REASON_LIMIT]
+            return "delivered", None if receipt is None else kept(receipt)
         case Retry(reason):
-            return "retry", printable(reason)[:REASON_LIMIT]
+            return "retry", kept(reason)
         case Rejected(reason):
-            return "rejected", printable(reason)[:REASON_LIMIT]
+            return "rejected", kept(reason)
     raise AssertionError(outcome)
