@@ -14,10 +14,31 @@ if TYPE_CHECKING:
 
 CONSOLE_DATA_LIMIT = 2000
 """Characters of `data` that a console shows; a file gets all of it."""
-
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - UTC; without a zone its text ends where the fraction follows
 # With ensure_ascii every character outside ` ` to `~` is escaped, DEL too; NaN and Infinity raise ValueError.
 _encode = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode
+
+
+def told(delivery: Delivery, *without: str) -> dict[str, str | None]:
+    """Return the fields of a delivery as every sink tells them, in this order, `without` some."""
+    fields = {
+        "id": delivery.id,
+        "event_id": delivery.event_id,
+        "route_id": delivery.route_id,
+        "tenant": delivery.tenant,
+        "principal": delivery.principal,
+        "publisher": delivery.publisher,
+        "project": delivery.project,
+        "pack_id": delivery.pack_id,
+        "ref": delivery.ref,
+        "land": delivery.land,
+        "subject": delivery.subject,
+        "occurred_at": delivery.occurred_at,
+        "accepted_at": rfc3339(delivery.accepted_at),
+    }
+    for name in without:
+        del fields[name]
+    return fields
 
 
 def json_line(delivery: Delivery) -> bytes:
@@ -25,24 +46,7 @@ def json_line(delivery: Delivery) -> bytes:
 
     Raises ValueError for a body that is no JSON object with an object `data`, or holds a number JSON has no name for.
     """
-    text = _encode(
-        {
-            "id": delivery.id,
-            "event_id": delivery.event_id,
-            "tenant": delivery.tenant,
-            "principal": delivery.principal,
-            "publisher": delivery.publisher,
-            "project": delivery.project,
-            "pack_id": delivery.pack_id,
-            "ref": delivery.ref,
-            "land": delivery.land,
-            "subject": delivery.subject,
-            "occurred_at": delivery.occurred_at,
-            "accepted_at": rfc3339(delivery.accepted_at),
-            "attempt": delivery.attempt,
-            "data": _data(delivery.body),
-        }
-    )
+    text = _encode({**told(delivery, "route_id"), "attempt": delivery.attempt, "data": _data(delivery.body)})
     return text.encode("ascii") + b"\n"
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from runtime_core.errors import UsageError
 from sinks.address import Address
-from sinks.line import data_json, rfc3339
+from sinks.line import data_json, told
 from sinks.protocol import Delivered, Outcome, Rejected, Retry, SinkBase
 from sinks.redis_server import RedisServer
 
@@ -189,20 +189,5 @@ def _answers(reply: Any, count: int) -> Sequence[object]:
 
 def _fields(delivery: Delivery) -> list[str]:
     """Return names and values of an entry, alternating; raises ValueError for a body that is no event."""
-    fields = {
-        "id": delivery.id,
-        "event_id": delivery.event_id,
-        "tenant": delivery.tenant,
-        "principal": delivery.principal,
-        "publisher": delivery.publisher,
-        "project": delivery.project,
-        "pack_id": delivery.pack_id,
-        "ref": delivery.ref,
-        "land": delivery.land,
-        "subject": delivery.subject,
-        "occurred_at": delivery.occurred_at,
-        "accepted_at": rfc3339(delivery.accepted_at),
-        "attempt": str(delivery.attempt),
-        "data": data_json(delivery.body),
-    }
+    fields = {**told(delivery, "route_id"), "attempt": str(delivery.attempt), "data": data_json(delivery.body)}
     return [text for name, value in fields.items() if value is not None for text in (name, value)]

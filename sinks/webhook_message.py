@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import jiter
 
-from sinks.line import rfc3339
+from sinks.line import rfc3339, told
 from sinks.webhook_options import LINK_FIELDS
 
 if TYPE_CHECKING:
@@ -65,21 +65,8 @@ def _enveloped(delivery: Delivery, data: bytes) -> bytes:
 
 def _data(delivery: Delivery, options: WebhookOptions) -> bytes:
     """Return what is told of the delivery: the ids and a link, with `full` the event as it was signed too."""
-    told = {
-        "id": delivery.id,
-        "event_id": delivery.event_id,
-        "route_id": delivery.route_id,
-        "tenant": delivery.tenant,
-        "principal": delivery.principal,
-        "project": delivery.project,
-        "pack_id": delivery.pack_id,
-        "ref": delivery.ref,
-        "land": delivery.land,
-        "subject": delivery.subject,
-        "accepted_at": rfc3339(delivery.accepted_at),
-        "link": None if options.link is None else _link(options.link, delivery),
-    }
-    thin = _encode(told).encode("ascii")
+    link = None if options.link is None else _link(options.link, delivery)
+    thin = _encode({**told(delivery, "publisher", "occurred_at"), "link": link}).encode("ascii")
     if options.payload == "thin":
         return thin
     try:
