@@ -21,10 +21,11 @@ from sense_worker.operator.desk import Desk, need_sink
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.authority import versions
 from sense_worker.storage.lanes import lane_of, split_lane
-from sense_worker.storage.records import Claimed
+from sense_worker.storage.ledger import Ledger
+from sense_worker.storage.records import AttemptRecord, Claimed
 from sense_worker.storage.rows import Rows
-from sense_worker.storage.schema import ATTEMPT, DELIVERY, EVENT, ROUTE
-from sense_worker.storage.states import SETTLED, State, predecessors
+from sense_worker.storage.schema import DELIVERY, EVENT, ROUTE
+from sense_worker.storage.states import REPLAYABLE, State
 from sense_worker.wiring import chain_name
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from runtime_core.audit import AuditRecord
     from sense_worker.operator.desk import Change
 
-REPLAYABLE = tuple(state for state in predecessors(State.PENDING) if State(state) in SETTLED)
-"""`denied` and `dead`."""
 PAGE = 200
 """Deliveries of one transaction."""
 _ACTION = "delivery.replay"
@@ -100,6 +99,7 @@ class Replays(Desk):
         version = versions(change.connection, [tenant], lock=False)[tenant]
         authority = Authority(tenant, version, self._source(change.connection))
         found = _rows(change, [key for key in keys if key is not None])
+        ledger = Ledger(self._database)
         views: list[ReplayView] = []
         lines: list[AuditRecord] = []
         for at, key in enumerate(keys):
@@ -107,7 +107,7 @@ class Replays(Desk):
             if key is None or row is None:
                 views.append(ReplayView(names[at], "not found", None, None, "no delivery of this tenant"))
                 continue
-            view, decided = _replay_one(change, authority, row)
+            view, decided = _replay_one(change, ledger, authority, row)
             views.append(view)
             if view.outcome in ("replayed", "refused"):
                 lines += [*decided, _line(change, row, view)]
@@ -118,7 +118,7 @@ class Replays(Desk):
         return views
 
 
-def _replay_one(change: Change, authority: Authority, row: Any) -> tuple[ReplayView, list[AuditRecord]]:
+def _replay_one(change: Change, ledger: Ledger, authority: Authority, row: Any) -> tuple[ReplayView, list[AuditRecord]]:
     """Judge one delivery as its own owner; make it pending, or leave it with a note of the refusal."""
     name = delivery_id(bytes(row.event_id), row.route_id)
     _, sink_name = split_lane(row.lane)
@@ -143,31 +143,18 @@ def _replay_one(change: Change, authority: Authority, row: Any) -> tuple[ReplayV
             refused = (attempt.refused.text, attempt.refused.step)
             decided = [pipeline.sense_record(attempt)]
     if refused is not None:
-        _note(change, row, row.state, *refused)
+        ledger.note_attempts(change.connection, [_note(change, row, row.state, *refused)])
         return ReplayView(name, "refused", row.owner, sink_name, refused[0]), decided
-    _note(change, row, State.PENDING, f"replayed by {change.acting.principal}; was {row.state}: {row.reason}", None)
-    _make_pending(change, row)
+    was = f"replayed by {change.acting.principal}; was {row.state}: {row.reason}"
+    ledger.note_attempts(change.connection, [_note(change, row, State.PENDING, was, None)])
+    ledger.replay(change.connection, claimed.event_id, claimed.route_id, change.now)
     return ReplayView(name, "replayed", row.owner, sink_name, None if sink is None else sink.held), decided
 
 
-def _make_pending(change: Change, row: Any) -> None:
-    """Begin anew: its tries and deaths are counted from here."""
-    d = DELIVERY.c
-    anew = {"attempt": 0, "crashes": 0, "alone": False, "lease": None, "reason": None, "step": None}
-    change.run(
-        sa.update(DELIVERY)
-        .where(d.event_id == row.event_id, d.route_id == row.route_id, d.state.in_(REPLAYABLE))
-        .values(state=State.PENDING.value, due_at=change.now, settled_at=None, grant_id=None, **anew)
-    )
-
-
-def _note(change: Change, row: Any, state: str, reason: str, step: str | None) -> None:
-    """Add a line to the delivery's attempts: what it was, or why it stays."""
-    last = sa.select(sa.func.coalesce(sa.func.max(ATTEMPT.c.seq), 0) + 1)
-    last = last.where(ATTEMPT.c.event_id == row.event_id, ATTEMPT.c.route_id == row.route_id)
-    seq = change.connection.scalar(last)
-    facts = {"attempt": row.attempt, "state": str(state), "step": step, "reason": reason, "by": "replay"}
-    change.run(sa.insert(ATTEMPT).values(event_id=row.event_id, route_id=row.route_id, seq=seq, at=change.now, **facts))
+def _note(change: Change, row: Any, state: str, reason: str, step: str | None) -> AttemptRecord:
+    """Return a line for the delivery's attempts: what it was, or why it stays."""
+    key = (bytes(row.event_id), row.route_id)
+    return AttemptRecord(*key, row.attempt, str(state), step, reason, "replay", change.now)
 
 
 def _line(change: Change, row: Any, view: ReplayView) -> AuditRecord:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import REQUIRES_OPERATOR, ROUTE_GONE, Denied, NotFound, UsageError
+from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from sense_worker.filters import check_filter
 from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
 from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
 from sense_worker.operator.views import RouteView
 from sense_worker.storage.lanes import lane_of
-from sense_worker.storage.schema import DELIVERY, PACK, ROUTE
-from sense_worker.storage.states import State, predecessors
+from sense_worker.storage.ledger import Ledger
+from sense_worker.storage.schema import PACK, ROUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ class Routes(Desk):
 
     def remove_route(self, route_id: str) -> RouteView:
         """Remove one's own route, an operator anyone's; what waits for it is cancelled."""
-        r, d = ROUTE.c, DELIVERY.c
+        r = ROUTE.c
         with self._change("route.remove", route_id, operator=False) as change:
             where = (r.tenant == change.acting.tenant, r.id == route_id, r.removed_at.is_(None))
             row = change.one(_ROUTE.where(*where))
@@ -90,13 +90,8 @@ class Routes(Desk):
                 raise NotFound("route", f"there is no {route_id!r}", "see `sense-worker route list`")
             change.pack_id, change.project = row.pack_id, row.project
             change.run(sa.update(ROUTE).where(*where).values(removed_at=change.now))
-            waiting = [state for state in predecessors(State.CANCELLED) if state != State.DELIVERING]
             lane = lane_of(change.acting.tenant, row.sink)
-            change.run(
-                sa.update(DELIVERY)
-                .where(d.route_id == route_id, d.lane == lane, d.state.in_(waiting))
-                .values(state=State.CANCELLED.value, reason=ROUTE_GONE, step=None, settled_at=change.now)
-            )
+            Ledger(self._database).cancel_route(change.connection, lane, route_id, change.now)
             return RouteView(*row)
 
     def _need_trigger(self, change: Change, pack_id: str, ref: str) -> None:

@@ -10,9 +10,17 @@ import itertools
 import secrets
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sense_worker.storage.records import AcceptedEvent, Claimed, DeadRecord, DeliveryRecord, EventRecord
+from runtime_core.errors import ROUTE_GONE
+from sense_worker.storage.records import (
+    AcceptedEvent,
+    AttemptRecord,
+    Claimed,
+    DeadRecord,
+    DeliveryRecord,
+    EventRecord,
+)
 from sense_worker.storage.rows import Rows
-from sense_worker.storage.states import SETTLED, State, in_list, predecessors
+from sense_worker.storage.states import REPLAYABLE, SETTLED, State, in_list, predecessors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +68,7 @@ class Known(NamedTuple):
 
 
 class Ledger:
-    """Every statement on events and deliveries. Methods run inside the transaction of the connection they get."""
+    """Every statement that changes events, deliveries and attempts, each inside the transaction of its connection."""
 
     def __init__(self, database: Database) -> None:
         self._kind = database.kind
@@ -243,22 +251,42 @@ class Ledger:
                     if one.state == state
                 ],
             )
-        self._insert_attempts(rows, settlements, now, by)
+        ended = (
+            AttemptRecord(
+                *(one.claimed.event_id, one.claimed.route_id, one.claimed.attempt, one.state),
+                *(one.step, one.reason, by, now),
+            )
+            for one in settlements
+            if not one.give_back and not (one.claimed.attempt == 1 and one.state in SETTLED)
+        )
+        self.note_attempts(connection, list(ended))
         return touched
 
-    def _insert_attempts(self, rows: Rows, settlements: Sequence[Settlement], now: int, by: str) -> None:
-        rows.execute_many(
+    def note_attempts(self, connection: sa.Connection, records: Sequence[AttemptRecord]) -> None:
+        """Add lines to what is told of deliveries, each after the last one of its own."""
+        self.rows(connection).execute_many(
             "INSERT INTO sense_attempt (event_id, route_id, seq, attempt, state, step, reason, by, at) "
             "SELECT ?, ?, coalesce(max(seq), 0) + 1, ?, ?, ?, ?, ?, ? FROM sense_attempt "
             "WHERE event_id = ? AND route_id = ?",
-            [
-                (
-                    *(one.claimed.event_id, one.claimed.route_id, one.claimed.attempt, one.state),
-                    *(one.step, one.reason, by, now, one.claimed.event_id, one.claimed.route_id),
-                )
-                for one in settlements
-                if not one.give_back and not (one.claimed.attempt == 1 and one.state in SETTLED)
-            ],
+            [(*one, one.event_id, one.route_id) for one in records],
+        )
+
+    def replay(self, connection: sa.Connection, event: bytes, route: str, now: int) -> int:
+        """Begin a dead or denied delivery anew: its tries and deaths are counted from here. Returns how many it was."""
+        return self.rows(connection).execute(
+            "UPDATE sense_delivery SET state = 'pending', due_at = ?, settled_at = NULL, grant_id = NULL, attempt = 0, "  # noqa: S608
+            "crashes = 0, alone = ?, lease = NULL, reason = NULL, step = NULL "
+            f"WHERE event_id = ? AND route_id = ? AND state IN ({in_list(*REPLAYABLE)})",
+            (now, False, event, route),
+        )
+
+    def cancel_route(self, connection: sa.Connection, lane: str, route: str, now: int) -> int:
+        """Cancel what waits for a route that is gone; returns how many. What a sink has in hand is left to it."""
+        waiting = in_list(*(state for state in predecessors(State.CANCELLED) if state != State.DELIVERING))
+        return self.rows(connection).execute(
+            "UPDATE sense_delivery SET state = 'cancelled', reason = ?, step = NULL, settled_at = ? "  # noqa: S608
+            f"WHERE lane = ? AND {_LIVE} AND route_id = ? AND state IN ({waiting})",
+            (ROUTE_GONE, now, lane, route),
         )
 
     def hold_lane(self, connection: sa.Connection, lane: str, reason: str) -> int:

@@ -108,6 +108,19 @@ class Claimed(NamedTuple):
     body: bytes
 
 
+class AttemptRecord(NamedTuple):
+    """A row of `sense_attempt` but for its number in the delivery's row of attempts, which the ledger gives it."""
+
+    event_id: bytes
+    route_id: str
+    attempt: int
+    state: str
+    step: str | None
+    reason: str | None
+    by: str
+    at: int
+
+
 class Settlement(NamedTuple):
     """How an attempt ended: written only where the lease is still ours (fencing)."""
 

@@ -38,6 +38,10 @@ def predecessors(state: State) -> tuple[str, ...]:
     return tuple(before.value for before, after in MAY_FOLLOW.items() if state in after)
 
 
+REPLAYABLE = tuple(state for state in predecessors(State.PENDING) if State(state) in SETTLED)
+"""`denied` and `dead`."""
+
+
 def in_list(*states: State | str) -> str:
     """Return the states as an SQL list of literals: planners match it against the partial index."""
     return ", ".join(f"'{State(state).value}'" for state in states)
