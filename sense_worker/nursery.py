@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NoReturn
 from runtime_core.errors import HcpError
 from sense_worker.logs import configure, log
 from sense_worker.settings import Settings
+from sense_worker.supervisor import Backoff
 from sense_worker.tether import die_with_parent
 
 if TYPE_CHECKING:
@@ -30,12 +31,9 @@ if TYPE_CHECKING:
 
 STOP_S = 15.0
 """An orderly stop ends the batch at hand; what is left after this is killed, and its entries are taken over."""
-BACKOFF_FLOOR_S = 0.2
-BACKOFF_CEILING_S = 10.0
+BACKOFF = Backoff(first_s=0.2, most_s=10.0, settled_s=30.0)
 LOOK_S = 1.0
 """How often it looks whether its parent is there, where the kernel does not tell (see `tether`)."""
-STEADY_S = 30.0
-"""A process that lived this long starts again at the shortest pause."""
 
 
 def stop_on_signals() -> threading.Event:
@@ -70,6 +68,21 @@ def run(work: Callable[[int, int], None], index: int, parent: int) -> None:
         sys.exit(1)
 
 
+class Restarts:
+    """The pauses before a process is started again, each with a line of the log."""
+
+    def __init__(self, process: str) -> None:
+        self._process = process
+        self._failures = 0
+
+    def pause_s(self, code: int, alive_s: float) -> float:
+        """Return the pause after an end with this exit code and after this life."""
+        self._failures = BACKOFF.failures(self._failures, alive_s)
+        pause = BACKOFF.delay_s(self._failures)
+        log().warning("process ended and is started again", process=self._process, exit=code, pause_s=round(pause, 1))
+        return pause
+
+
 @dataclass
 class _Child:
     """One process to keep alive: `main(index, parent)` of a module; started again when it ends, after a pause."""
@@ -79,13 +92,9 @@ class _Child:
     pid: int | None = None
     begun: float = 0.0
     due: float = 0.0
-    pause: float = BACKOFF_FLOOR_S
 
-    def ended(self, now: float) -> None:
-        self.pid = None
-        steady = now - self.begun > STEADY_S
-        self.pause = BACKOFF_FLOOR_S if steady else min(2 * self.pause, BACKOFF_CEILING_S)
-        self.due = now + self.pause
+    def __post_init__(self) -> None:
+        self.restarts = Restarts(self.module)
 
 
 class Nursery:
@@ -142,11 +151,10 @@ class Nursery:
             pid, status = os.waitpid(child.pid, os.WNOHANG)
             if pid == 0:
                 continue
-            child.ended(time.monotonic())
+            child.pid = None
             if not self._stopping:
-                code = os.waitstatus_to_exitcode(status)
-                told = {"process": child.module, "exit": code, "pause_s": round(child.pause, 1)}
-                log().warning("process ended and is started again", **told)
+                now = time.monotonic()
+                child.due = now + child.restarts.pause_s(os.waitstatus_to_exitcode(status), now - child.begun)
 
     def _start_due(self) -> None:
         for child in self._children:

@@ -13,7 +13,7 @@ from typing import Any
 from celery import bootsteps
 
 from sense_worker.logs import log
-from sense_worker.nursery import BACKOFF_CEILING_S, BACKOFF_FLOOR_S, STEADY_S
+from sense_worker.nursery import Restarts
 from sense_worker.tether import tethered
 
 NURSERY = "sense_worker.nursery"
@@ -76,7 +76,7 @@ class _Keeper:
 
     def _keep(self) -> None:
         argv = [sys.executable, "-m", NURSERY, str(os.getpid()), *self._children]
-        pause = BACKOFF_FLOOR_S
+        restarts = Restarts(NURSERY)
         while not self._stop.is_set():
             begun = time.monotonic()
             with STARTING:
@@ -86,6 +86,4 @@ class _Keeper:
             code = self._process.wait()
             if self._stop.is_set():
                 return
-            pause = BACKOFF_FLOOR_S if time.monotonic() - begun > STEADY_S else min(2 * pause, BACKOFF_CEILING_S)
-            log().warning("process ended and is started again", process=NURSERY, exit=code, pause_s=round(pause, 1))
-            self._stop.wait(pause)
+            self._stop.wait(restarts.pause_s(code, time.monotonic() - begun))
