@@ -27,7 +27,7 @@ class NotReached(Exception):
     """Nothing was sent; says why."""
 
 
-class Door:
+class Egress:
     """Lets a connection out to an address that may be reached, whatever name led there."""
 
     def __init__(self, networks: Sequence[Network], setting: str, closed: str | None = None) -> None:

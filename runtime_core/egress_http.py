@@ -13,19 +13,19 @@ from runtime_core.name_lookup import checked_addresses
 if TYPE_CHECKING:
     from aiohttp.abc import ResolveResult
 
-    from runtime_core.egress import Door
+    from runtime_core.egress import Egress
 
 
-def guarded_connector(door: Door, **options: Any) -> aiohttp.TCPConnector:
-    """Return a connector whose every connection passes the door; `options` are aiohttp's."""
-    return aiohttp.TCPConnector(resolver=GuardedResolver(door), socket_factory=door.socket, **options)
+def guarded_connector(egress: Egress, **options: Any) -> aiohttp.TCPConnector:
+    """Return a connector whose every connection `egress` lets out; `options` are aiohttp's."""
+    return aiohttp.TCPConnector(resolver=GuardedResolver(egress), socket_factory=egress.socket, **options)
 
 
 class GuardedResolver(AbstractResolver):
     """Refuses a name of which any address may not be reached: the next look-up might take that one."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -40,7 +40,7 @@ class GuardedResolver(AbstractResolver):
                 "proto": protocol,
                 "flags": socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             }
-            for of, protocol, address in await checked_addresses(self._door, host, port, family)
+            for of, protocol, address in await checked_addresses(self._egress, host, port, family)
         ]
 
     async def close(self) -> None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from runtime_core.egress import NotReached
 
 if TYPE_CHECKING:
-    from runtime_core.egress import Door
+    from runtime_core.egress import Egress
 
 
 async def checked_addresses(
-    door: Door, host: str, port: int, family: int = socket.AF_UNSPEC
+    egress: Egress, host: str, port: int, family: int = socket.AF_UNSPEC
 ) -> list[tuple[int, int, str]]:
     """Return family, protocol and address of each place a name leads to.
 
@@ -27,7 +27,7 @@ async def checked_addresses(
     except UnicodeError:
         raise NotReached("its name is none") from None
     for _, _, _, _, place in found:
-        door.check(str(place[0]))
+        egress.check(str(place[0]))
     return [(of, protocol, str(place[0])) for of, _, protocol, _, place in found]
 
 

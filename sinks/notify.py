@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from runtime_core.egress import Door, NotReached
+from runtime_core.egress import Egress, NotReached
 from runtime_core.errors import UsageError
 from sinks.notify_process import NoAnswer, NotifyProcess
 from sinks.notify_text import checked, filled, one_line, paragraphs
@@ -106,14 +106,14 @@ class Notify(OneByOne):
     def admit(self, host: Host) -> None:
         """Refuse a service that is not enabled, and an internal address where one is written out (C47)."""
         self._host = host
-        door = Door(host.networks, "SENSE_SINK_NETWORKS")
+        egress = Egress(host.networks, "SENSE_SINK_NETWORKS")
         for at, url in enumerate(self._urls):
             schema, place = _schema(url), f"options.urls.{at}"
             if schema not in host.services:
                 way_out = f"the host's operator may name it in SENSE_NOTIFY_SERVICES={schema}"
                 raise UsageError(place, f"the service {schema} is not enabled", way_out)
             try:
-                door.check_host(_literal_host(url))
+                egress.check_host(_literal_host(url))
             except NotReached as reason:
                 raise UsageError(place, f"{schema} is not reached: {reason}") from None
 

@@ -20,7 +20,7 @@ from sinks.http_status import passes, redirects, succeeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from runtime_core.egress import Door
+    from runtime_core.egress import Egress
 
 ANSWER_LIMIT = 1_048_576
 """Bytes of an answer that are read and unpacked."""
@@ -43,10 +43,10 @@ class Note(NamedTuple):
 
 
 class Watch:
-    """Guards this process's sockets by `door` once `install` was called, and keeps notes from `clear` on."""
+    """Guards this process's sockets by `egress` once `install` was called, and keeps notes from `clear` on."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, egress: Egress) -> None:
+        self._egress = egress
         self._notes: list[Note] = []
 
     def clear(self) -> None:
@@ -106,7 +106,7 @@ class Watch:
         try:
             if not isinstance(host, str):
                 raise NotReached("a socket of this machine is no place for a notification")
-            self._door.check(host)
+            self._egress.check(host)
         except ValueError:
             raise NotReached("its name was not looked up here") from None
 
@@ -116,7 +116,7 @@ class Watch:
         def getaddrinfo(*args: Any, **kwargs: Any) -> Any:
             found = look_up(*args, **kwargs)
             for *_, place in found:
-                self._door.check(place[0])
+                self._egress.check(place[0])
             return found
 
         return getaddrinfo

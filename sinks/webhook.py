@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
-from runtime_core.egress import Door, NotReached
+from runtime_core.egress import Egress, NotReached
 from runtime_core.errors import UsageError
 from runtime_core.name_lookup import checked_addresses
 from sinks.address import place
@@ -56,7 +56,7 @@ class Webhook(SinkBase):
         self._options = options
         self._address = options.url.get_secret_value()
         self._parts = urlsplit(self._address)
-        self._door = self._made_door(NOTHING_ALLOWED)
+        self._egress = self._made_egress(NOTHING_ALLOWED)
         self._client: Client | None = None
         self._signers: dict[str, Signer] = {}
         calls = -(-options.in_flight // BATCH)
@@ -75,9 +75,9 @@ class Webhook(SinkBase):
 
     def admit(self, host: Host) -> None:
         """Refuse an address that is internal, or plain http, where the host names no network for it (C47)."""
-        self._door = self._made_door(host)
+        self._egress = self._made_egress(host)
         try:
-            self._door.check_host(self._parts.hostname or "")
+            self._egress.check_host(self._parts.hostname or "")
         except NotReached as reason:
             raise _refused(reason) from None
         if self._parts.scheme == "http" and not host.networks:
@@ -86,7 +86,7 @@ class Webhook(SinkBase):
     def probe(self) -> None:
         """Look the name up, once; one that leads to an internal address is refused, one that has none may get one."""
         port = self._parts.port or {"http": 80}.get(self._parts.scheme, 443)
-        look = checked_addresses(self._door, self._parts.hostname or "", port)
+        look = checked_addresses(self._egress, self._parts.hostname or "", port)
         try:
             with contextlib.suppress(OSError):  # a time that is over is one
                 shared_loop().run(look, self._options.connect_s)
@@ -120,8 +120,8 @@ class Webhook(SinkBase):
         except NoEvent:
             return Rejected("the body is no event")
 
-    def _made_door(self, host: Host) -> Door:
-        return Door(host.networks, SETTING, _PLAIN if self._parts.scheme == "http" else None)
+    def _made_egress(self, host: Host) -> Egress:
+        return Egress(host.networks, SETTING, _PLAIN if self._parts.scheme == "http" else None)
 
     def _opened(self) -> Client:
         """Return a new client on the loop of this process; raises UsageError without the extra."""
@@ -134,7 +134,7 @@ class Webhook(SinkBase):
         secrets = [self._options.secret, *(one.secret for one in self._options.previous)]
         self._signers = {one.get_secret_value(): Signer(one.get_secret_value()) for one in secrets}
         limits = Limits(self._options.in_flight, self._options.total_s, self._options.connect_s)
-        return shared_loop().make(lambda: Client(self._address, place(self._parts), self._door, limits))
+        return shared_loop().make(lambda: Client(self._address, place(self._parts), self._egress, limits))
 
 
 def _refused(reason: object) -> UsageError:

@@ -29,7 +29,7 @@ from sinks.retry_after import retry_after
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runtime_core.egress import Door
+    from runtime_core.egress import Egress
     from sinks.protocol import Outcome
     from sinks.webhook_message import Message
 
@@ -71,12 +71,12 @@ class _Answer(NamedTuple):
 class Client:
     """Lives on one event loop: made, used and closed there."""
 
-    def __init__(self, address: str, host: str, door: Door, limits: Limits) -> None:
+    def __init__(self, address: str, host: str, egress: Egress, limits: Limits) -> None:
         self._url = yarl.URL(address, encoded=True)
         self._host = host
         self._limits = limits
         self._slots = asyncio.Semaphore(limits.in_flight)
-        connector = guarded_connector(door, limit=0, keepalive_timeout=KEEP_S)
+        connector = guarded_connector(egress, limit=0, keepalive_timeout=KEEP_S)
         connector._factory = functools.partial(_reader, asyncio.get_running_loop())  # noqa: SLF001 - see _Handler
         self._session = aiohttp.ClientSession(
             connector=connector,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 import yarl
 
-from runtime_core.egress import Door, NotReached
+from runtime_core.egress import Egress, NotReached
 from runtime_core.egress_http import guarded_connector
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ async def _raced(request: Request, limits: Limits) -> Answer:
 async def _exchanged(request: Request, limits: Limits) -> Answer:
     closed = "plain http carries no credential; the service must be https"
     named_only = limits.secret and request.url.startswith("http:")
-    door = Door(limits.networks, "SENSE_EXEC_NETWORKS", closed if named_only else None)
+    egress = Egress(limits.networks, "SENSE_EXEC_NETWORKS", closed if named_only else None)
     session = aiohttp.ClientSession(
-        connector=guarded_connector(door, force_close=True),
+        connector=guarded_connector(egress, force_close=True),
         auto_decompress=False,
         middlewares=(_once,),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runtime_core.egress import Door
+from runtime_core.egress import Egress
 from sinks import notify
 from sinks.conformance import Given, SinkConformance
 from sinks.notify import Notify
@@ -30,7 +30,7 @@ class InThisProcess:
 
     def __init__(self, urls: list[str], networks: list[str]) -> None:
         self.pid = os.getpid()
-        watch = Watch(Door([ip_network(one) for one in networks], ""))
+        watch = Watch(Egress([ip_network(one) for one in networks], ""))
         self._targets = [target(url, watch) for url in urls]
         self._answers: list[dict[str, Any]] = [{"shown": [one and one.shown for one in self._targets]}]
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from runtime_core.egress import Door, NotReached
+from runtime_core.egress import Egress, NotReached
 from sinks.notify_process import NoAnswer, NotifyProcess
 from sinks.notify_text import MARK, characters, units
 from sinks.notify_watch import Watch
@@ -128,7 +128,7 @@ def test_a_failure_is_told_with_its_cause(place, name, why, never, after):
 @pytest.mark.case("C53")
 def test_of_what_is_raised_the_class_is_told():
     """Where nothing was seen on the network, an exception's text stays where it is."""
-    watch = Watch(Door((), "SENSE_SINK_NETWORKS"))
+    watch = Watch(Egress((), "SENSE_SINK_NETWORKS"))
     assert watch.failure(RuntimeError("MARK")) == {
         "sent": False,
         "why": "did not take it, and Apprise does not say why: RuntimeError",
@@ -174,7 +174,7 @@ def test_an_internal_address_is_refused_before_it_is_connected_to(place, name):
 def test_a_name_with_an_internal_address_is_refused_as_a_whole(answers):
     """A look-up with one internal answer among public ones gives none."""
     found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 443)) for one in answers]
-    look_up = Watch(Door((), "SENSE_SINK_NETWORKS"))._looked_up(lambda *args: found)
+    look_up = Watch(Egress((), "SENSE_SINK_NETWORKS"))._looked_up(lambda *args: found)
     with pytest.raises(NotReached, match="internal"):
         look_up("hook.test", 443)
 
@@ -194,7 +194,7 @@ def test_a_name_with_an_internal_address_is_refused_as_a_whole(answers):
 )
 def test_every_socket_is_asked_where_it_goes(event, place, why):
     """Whatever library makes it, and however it came by the address: the second answer of a name counts."""
-    watch = Watch(Door((), "SENSE_SINK_NETWORKS"))
+    watch = Watch(Egress((), "SENSE_SINK_NETWORKS"))
     with pytest.raises(NotReached, match=why):
         watch._connecting(event, (None, place))
     watch._connecting(event, (None, ("93.184.215.14", 443)))

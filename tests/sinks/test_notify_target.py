@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from apprise.plugins import discord, telegram
 
-from runtime_core.egress import Door
+from runtime_core.egress import Egress
 from sinks.notify_target import target
 from sinks.notify_text import MARK, characters
 from sinks.notify_watch import Watch
@@ -47,7 +47,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpReceiver]:
 def test_a_message_is_cut_to_the_limit_between_whole_characters(receiver, limit):
     """10,000 characters arrive as one message within the limit, whole to its last character, with a mark at its end."""
     url, field = SERVICES[limit]
-    made: Any = target(url.format(f"{ADDRESS}:{receiver.port}"), Watch(Door([ip_network("127.0.0.0/8")], "")))
+    made: Any = target(url.format(f"{ADDRESS}:{receiver.port}"), Watch(Egress([ip_network("127.0.0.0/8")], "")))
     made._service.body_maxlen = limit
     made._service.request_rate_per_sec = 0
 
@@ -63,7 +63,7 @@ def test_a_message_is_cut_to_the_limit_between_whole_characters(receiver, limit)
 
 def test_what_fits_is_sent_as_it_is(receiver):
     """No mark and no change where nothing has to go; a message without text has its title for one."""
-    made: Any = target(f"json://{ADDRESS}:{receiver.port}/", Watch(Door([ip_network("127.0.0.0/8")], "")))
+    made: Any = target(f"json://{ADDRESS}:{receiver.port}/", Watch(Egress([ip_network("127.0.0.0/8")], "")))
     made.send("title", PIECE)
     made.send("title", "")
     sent = [json.loads(body) for _, body in receiver.requests]
@@ -72,7 +72,7 @@ def test_what_fits_is_sent_as_it_is(receiver):
 
 def test_a_character_that_no_limit_holds_is_never_sent(receiver):
     """What cannot be cut between characters is refused for good."""
-    made: Any = target(f"json://{ADDRESS}:{receiver.port}/", Watch(Door([ip_network("127.0.0.0/8")], "")))
+    made: Any = target(f"json://{ADDRESS}:{receiver.port}/", Watch(Egress([ip_network("127.0.0.0/8")], "")))
     made._service.body_maxlen = 200
     why = "is given a character longer than its messages may be"
     assert made.send("title", "e" + "\u0301" * 1_000) == {"sent": False, "why": why, "never": True, "after": ()}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from runtime_core.egress import Door, NotReached
+from runtime_core.egress import Egress, NotReached
 from runtime_core.errors import UsageError
 from sinks.protocol import NOTHING_ALLOWED, Delivered, Host, Retry
 from tests.sinks.deliveries import delivery
@@ -30,12 +30,12 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Sockets towards anything are made for addresses the guard let through; none of them connects: it is told here."""
     made: list[str] = []
 
-    class Door(SimpleNamespace):
+    class Sockets(SimpleNamespace):
         def socket(self, family: int, *_: Any) -> socket.socket:
             made.append(socket.AddressFamily(family).name)
             raise OSError(111, "no test connects off loopback")
 
-    monkeypatch.setattr("runtime_core.egress.socket", Door())
+    monkeypatch.setattr("runtime_core.egress.socket", Sockets())
     return made
 
 
@@ -134,7 +134,7 @@ def test_plain_http_goes_into_named_networks_only(monkeypatch: pytest.MonkeyPatc
 def test_no_socket_is_made_towards_what_was_not_let_through(reached: list[str], address: str):
     """The last look is at the address itself, whatever was checked before: no socket, and so no connection."""
     with pytest.raises(NotReached, match="its address is internal"):
-        Door((), "SENSE_SINK_NETWORKS").socket((socket.AF_INET, socket.SOCK_STREAM, 6, None, (address, 443)))
+        Egress((), "SENSE_SINK_NETWORKS").socket((socket.AF_INET, socket.SOCK_STREAM, 6, None, (address, 443)))
     assert reached == []
 
 
