@@ -43,7 +43,7 @@ REMEMBERED = 1_000
 _SCHEMA = re.compile(r"([a-z][a-z0-9+.-]{0,31})://", re.ASCII)
 
 
-class Address(SecretStr):
+class ServiceAddress(SecretStr):
     """An address of which only the service is shown: in the host's place a token may stand."""
 
     def _display(self) -> str:
@@ -51,7 +51,7 @@ class Address(SecretStr):
         return f"{found[0]}***" if found else "***"
 
 
-def _is_address(address: Address) -> Address:
+def _is_address(address: ServiceAddress) -> ServiceAddress:
     text = address.get_secret_value()
     if len(text) > ADDRESS_LIMIT or not _SCHEMA.match(text) or not all("!" <= character <= "~" for character in text):
         raise ValueError(f"must be an Apprise address, service://…, in ASCII and of {ADDRESS_LIMIT} characters at most")
@@ -66,7 +66,7 @@ class NotifyOptions(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    urls: tuple[Annotated[Address, AfterValidator(_is_address)], ...] = Field(min_length=1, max_length=ADDRESSES)
+    urls: tuple[Annotated[ServiceAddress, AfterValidator(_is_address)], ...] = Field(min_length=1, max_length=ADDRESSES)
     """Addresses as Apprise writes them; secret as a whole."""
     title: Template = Field("{pack_id}: {ref} {subject}", max_length=1_000)
     body: Template = Field("{data}", max_length=10_000)
