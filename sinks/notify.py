@@ -23,7 +23,7 @@ from runtime_core.errors import UsageError
 from sinks.notify_process import NoAnswer, NotifyProcess
 from sinks.notify_text import checked, filled, one_line, paragraphs
 from sinks.one_by_one import OneByOne
-from sinks.protocol import NOTHING_ALLOWED, Delivered, Outcome, Rejected, Retry
+from sinks.protocol import NETWORKS_SETTING, NOTHING_ALLOWED, Delivered, Outcome, Rejected, Retry
 from sinks.retry_after import retry_after
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Notify(OneByOne):
     def admit(self, host: Host) -> None:
         """Refuse a service that is not enabled, and an internal address where one is written out (C47)."""
         self._host = host
-        egress = Egress(host.networks, "SENSE_SINK_NETWORKS")
+        egress = Egress(host.networks, NETWORKS_SETTING)
         for at, url in enumerate(self._urls):
             schema, place = _schema(url), f"options.urls.{at}"
             if schema not in host.services:

@@ -23,8 +23,8 @@ from typing import Any
 from runtime_core.egress import Egress
 from sinks.notify_target import target
 from sinks.notify_watch import Watch
+from sinks.protocol import NETWORKS_SETTING
 
-SETTING = "SENSE_SINK_NETWORKS"
 _PARENT_CHECK_S = 5.0
 _READ = 65_536
 
@@ -38,7 +38,7 @@ def main() -> None:
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(os.getppid(), lines), daemon=True).start()
     given = json.loads(lines.get())
-    watch = Watch(Egress([ip_network(one) for one in given["networks"]], SETTING))
+    watch = Watch(Egress([ip_network(one) for one in given["networks"]], NETWORKS_SETTING))
     watch.install()
     targets = [target(url, watch) for url in given["urls"]]
     _answer(answers, {"shown": [None if one is None else one.shown for one in targets]})

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SINK_CONTRACT = 1
 LANDS = ("personal", "brain", "local")
+NETWORKS_SETTING = "SENSE_SINK_NETWORKS"
+"""Where the host's operator names the internal address ranges that sinks may reach."""
 
 
 class Delivery(NamedTuple):
@@ -83,7 +85,7 @@ class Host(NamedTuple):
     """What the host's operator allows sinks, whatever their options name. By default nothing."""
 
     networks: tuple[Network, ...] = ()
-    """Internal address ranges that sinks may reach (SENSE_SINK_NETWORKS); public addresses need none."""
+    """Internal address ranges that sinks may reach (NETWORKS_SETTING); public addresses need none."""
     services: tuple[str, ...] = ()
     """Notification services that sinks may use, by their Apprise schema (SENSE_NOTIFY_SERVICES)."""
 

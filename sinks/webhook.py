@@ -13,7 +13,7 @@ from runtime_core.name_lookup import checked_addresses
 from sinks.address import place
 from sinks.loop_thread import shared_loop
 from sinks.optional import Renewed
-from sinks.protocol import NOTHING_ALLOWED, Rejected, SinkBase
+from sinks.protocol import NETWORKS_SETTING, NOTHING_ALLOWED, Rejected, SinkBase
 from sinks.webhook_message import NoEvent, message
 from sinks.webhook_options import IN_FLIGHT_LIMIT, TOTAL_LIMIT_S, WebhookOptions, new_secret, renewed
 
@@ -27,14 +27,13 @@ if TYPE_CHECKING:
     from sinks.webhook_client import Client
     from sinks.webhook_message import Message
 
-SETTING = "SENSE_SINK_NETWORKS"
 BATCH = 64
 """Deliveries of one call at most: they are claimed in one transaction and settled in another."""
 MARGIN_S = 2.0
 """What a call may take beside its exchanges."""
 CLOSE_S = 0.5
 _WAY_OUT = "pip install 'sense-worker[webhook]'"
-_PLAIN = f"plain http goes into the networks of {SETTING} only"
+_PLAIN = f"plain http goes into the networks of {NETWORKS_SETTING} only"
 
 
 class Webhook(SinkBase):
@@ -121,7 +120,7 @@ class Webhook(SinkBase):
             return Rejected("the body is no event")
 
     def _made_egress(self, host: Host) -> Egress:
-        return Egress(host.networks, SETTING, _PLAIN if self._parts.scheme == "http" else None)
+        return Egress(host.networks, NETWORKS_SETTING, _PLAIN if self._parts.scheme == "http" else None)
 
     def _opened(self) -> Client:
         """Return a new client on the loop of this process; raises UsageError without the extra."""
@@ -138,4 +137,4 @@ class Webhook(SinkBase):
 
 
 def _refused(reason: object) -> UsageError:
-    return UsageError("options.url", str(reason), f"such as {SETTING}=10.0.0.0/8")
+    return UsageError("options.url", str(reason), f"such as {NETWORKS_SETTING}=10.0.0.0/8")
