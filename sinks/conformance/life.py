@@ -141,7 +141,7 @@ class LifeTests(Kit):
         sink = self.opened(given)
         batch = ordinary(given, sink, 3)
         arrived(given, sink, batch[:1])
-        said = _in_a_child(lambda: self._child(given, batch[1:2]), 3 * float(sink.deadline_s) + 1)
+        said = _in_a_child(lambda: self._cycle(given, batch[1:2]), 3 * float(sink.deadline_s) + 1)
         if said != "done":
             fail(
                 f"in a forked child: {said or 'the process ended'}",
@@ -163,27 +163,23 @@ class LifeTests(Kit):
                 "Let `close` close what `open` opened and end what it started",
             )
 
-    def _cycle(self, given: Given) -> None:
+    def _cycle(self, given: Given, batch: Sequence[Delivery] | None = None) -> None:
+        """Open a sink, hand a batch over (by default one delivery), close it."""
         sink = self.opened(given)
-        arrived(given, sink, ordinary(given, sink, 1))
+        arrived(given, sink, ordinary(given, sink, 1) if batch is None else batch)
         call(sink, "close", sink.close)
 
-    def _child(self, given: Given, batch: Sequence[Delivery]) -> str:
-        sink = self.opened(given)
-        arrived(given, sink, batch)
-        call(sink, "close", sink.close)
-        return "done"
 
-
-def _in_a_child(work: Callable[[], str], seconds: float) -> str:
-    """Return what the work says in a forked child; the empty text where the child ends without a word."""
+def _in_a_child(work: Callable[[], None], seconds: float) -> str:
+    """Return "done", or why the work failed in a forked child; empty where the child ends without a word."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the runtime's pool forks too
         child = os.fork()
     if not child:
         try:
-            said = within(seconds, work, THREAD)
+            within(seconds, work, THREAD)
+            said = "done"
         except Late:
             said = f"no end after {seconds:g} s"
         except BaseException as error:  # noqa: BLE001 - told to the parent

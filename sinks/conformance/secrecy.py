@@ -54,7 +54,7 @@ class SecrecyTests(Kit):
 
     def _provoke(self, given: Given, tell: Callable[[str, str], None]) -> None:
         sink = self.opened(given)
-        for _, block in _situations(given):
+        for block in _situations(given):
             with block:
                 _look(given, sink, tell)
         call(sink, "close", sink.close)
@@ -82,12 +82,13 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _situations(given: Given) -> Iterator[tuple[str, contextlib.AbstractContextManager[object]]]:
-    yield "at rest", contextlib.nullcontext()
+def _situations(given: Given) -> Iterator[contextlib.AbstractContextManager[object]]:
+    """Return blocks in which its receiver is there, away and hanging."""
+    yield contextlib.nullcontext()
     if given.away is not None:
-        yield "away", given.away()
+        yield given.away()
     if given.hanging is not None:
-        yield "hanging", given.hanging()
+        yield given.hanging()
 
 
 def _look(given: Given, sink: Sink, tell: Callable[[str, str], None]) -> None:
