@@ -247,6 +247,17 @@ def test_an_id_that_is_none_is_answered_with_a_way_out(bench, about):
         told(bench, about)
 
 
+def test_an_id_is_told_as_it_is_shown_and_no_other_way(bench):
+    """An event in capitals or with blanks, and a delivery with no route, are ids of nothing."""
+    bench.record(bench.entry())
+    event = bench.query("SELECT id FROM sense_event")[0][0].hex()
+
+    assert told(bench, event).id == event
+    for about in (event.upper(), f" {event}", f"{event[:2]} {event[2:]}", f"{event}.", f"{event.upper()}.rte_1"):
+        with pytest.raises(NotFound):
+            told(bench, about)
+
+
 @pytest.mark.spec("9.2.1")
 def test_another_tenants_event_cannot_be_told_from_none(bench):
     """An id of another tenant is answered like one that does not exist."""

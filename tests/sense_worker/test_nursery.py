@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sense_worker.nursery import Restarts
 from sense_worker.tether import tethered
 from tests.live.worlds import until
 
@@ -33,6 +34,14 @@ def main(index, parent):
     stop.wait(60)
     (here / f"ended-{index}").touch()
 """
+
+
+def test_the_pause_before_a_restart_grows_and_is_short_again():
+    """It doubles from 0.2 s to 10 s; a process that lived half a minute starts again at the shortest pause."""
+    restarts = Restarts("one")
+
+    assert [restarts.pause_s(1, 0.1) for _ in range(8)] == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert [restarts.pause_s(1, 30.0), restarts.pause_s(1, 0.1)] == [0.2, 0.4]
 
 
 class Started:
