@@ -8,15 +8,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from sinks.inbox_tables import COLUMNS, InboxItem, counter, item, metadata, shared_in
+from sinks.inbox_tables import COLUMNS, shared_in
 from sinks.protocol import SinkBase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from sinks.protocol import Delivery, RowWriter
-
-__all__ = ["COLUMNS", "Inbox", "InboxItem", "counter", "item", "metadata"]
 
 _WRITTEN = COLUMNS[: COLUMNS.index("number") + 1]
 """What a delivery tells, and its number; the rest begins with its default."""

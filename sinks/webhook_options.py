@@ -23,7 +23,7 @@ IN_FLIGHT = 64
 IN_FLIGHT_LIMIT = 256
 TOTAL_LIMIT_S = 60.0
 
-LINK_FIELDS: Final = (*("id", "event_id", "route_id", "tenant", "principal", "project", "pack_id", "ref", "subject"),)
+LINK_FIELDS: Final = ("id", "event_id", "route_id", "tenant", "principal", "project", "pack_id", "ref", "subject")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

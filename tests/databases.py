@@ -28,7 +28,7 @@ from sense_worker.storage import tables
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import HEAD, VERSION_TABLE, migrate
 from sense_worker.tether import tethered
-from sinks import inbox
+from sinks import inbox_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,7 +169,7 @@ class Postgres:
         engine = sa.create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
         with engine.begin() as connection:
             connection.exec_driver_sql(_CUT_OFF)
-            for table in [*reversed(tables.Tenant.metadata.sorted_tables), *inbox.metadata.sorted_tables]:
+            for table in [*reversed(tables.Tenant.metadata.sorted_tables), *inbox_tables.metadata.sorted_tables]:
                 connection.exec_driver_sql(f"DELETE FROM {table.name}")
             step = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
             return step == HEAD and connection.exec_driver_sql(_RELATIONS).scalar() == self._relations

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from sense_worker.storage.rows import Rows
-from sinks.inbox import Inbox, counter, item
-from sinks.inbox_tables import STATES
+from sinks.inbox import Inbox
+from sinks.inbox_tables import STATES, counter, item
 from sinks.protocol import NoOptions
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from sense_worker.storage.rows import Rows
-from sinks.inbox import COLUMNS, Inbox, InboxItem, item, metadata
+from sinks.inbox import Inbox
 from sinks.inbox_reading import Selection, View, read_items
+from sinks.inbox_tables import COLUMNS, InboxItem, item, metadata
 from sinks.protocol import NoOptions, TransactionalSink
 from tests.sinks.deliveries import ACCEPTED_AT, delivery
 from tests.sinks.inboxes import SINK, counted, kept, last_numbers, recounted, write

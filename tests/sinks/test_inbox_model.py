@@ -21,9 +21,8 @@ from hypothesis.stateful import (
 from sense_worker.storage.engine import Database
 from sense_worker.storage.rows import Rows
 from sinks import inbox_moves as moves
-from sinks.inbox import COLUMNS, counter, item
 from sinks.inbox_reading import SELECTIONS, Selection, View, read_counts, read_items
-from sinks.inbox_tables import STATES
+from sinks.inbox_tables import COLUMNS, STATES, counter, item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import SINK
 

@@ -17,7 +17,7 @@ from sense_worker.storage import schema, tables
 from sense_worker.storage.engine import Database
 from sense_worker.vault import Vault
 from sense_worker.wiring import audit_log
-from sinks.inbox import item
+from sinks.inbox_tables import item
 from tests.provision import SURFACE, write_pack
 
 STRINGS = json.loads((Path(__file__).parents[2] / "cases" / "C62-strings.json").read_text())

@@ -13,7 +13,7 @@ from runtime_core.pipeline import SENSE_STEPS
 from sense_worker.cli import explained
 from sense_worker.storage.engine import Database
 from sense_worker.storage.schema import DEAD_ENTRY, DELIVERY, EVENT
-from sinks.inbox import item
+from sinks.inbox_tables import item
 
 AT = 1_767_225_600_000_000
 EVENT_ID = "5c6ffbdd40d9556b73a21e63c3e0e904"

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from runtime_core.errors import Denied, NotFound, UsageError
 from sense_worker.operator.inbox import InboxCounts
 from sense_worker.storage.schema import PRINCIPAL, SESSION
-from sinks.inbox import counter, item
+from sinks.inbox_tables import counter, item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import counted, recounted, write
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sense_worker.settings import Settings
 from sinks import inbox_moves as moves
-from sinks.inbox import counter, item
-from sinks.inbox_tables import STATES
+from sinks.inbox_tables import STATES, counter, item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import write
 

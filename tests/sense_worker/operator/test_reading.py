@@ -9,7 +9,7 @@ from runtime_core.event import delivery_id
 from sense_worker.audit_check import check_audit
 from sense_worker.operator.views import LaneView
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT
-from sinks import inbox
+from sinks import inbox_tables
 
 
 def event(world, number: int, publisher: str = "ana", tenant: str = "t-red") -> bytes:
@@ -89,7 +89,7 @@ def test_the_inbox_is_the_principals(world, ana):
     ):
         who = {"tenant": tenant, "principal": principal, "publisher": "ana", "pack_id": "mail", "ref": "new_item"}
         what = {"land": "personal", "occurred_at": "2026-06-01T12:00:00Z", "accepted_at": number, "body": b'{"n":1}'}
-        world.put(inbox.item, event_id=bytes([number]) * 16, route_id="rte_1", **who, **what)
+        world.put(inbox_tables.item, event_id=bytes([number]) * 16, route_id="rte_1", **who, **what)
 
     assert [one.accepted_at for one in ana.list_inbox()] == [4, 1]
     assert [one.accepted_at for one in ana.list_inbox(principal="ana", limit=1)] == [4]

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import migrate, upgrade
-from sinks.inbox import item
 from sinks.inbox_reading import Selection, View, read_counts, read_items
+from sinks.inbox_tables import item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import counted, kept, last_numbers, recounted, write
 

@@ -19,7 +19,7 @@ from sense_worker.storage import schema
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import HEAD, MIGRATIONS, VERSION_TABLE, check_schema, migrate, schema_step
 from sense_worker.tether import tethered
-from sinks import inbox
+from sinks import inbox_tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ def metadata() -> list[sa.MetaData]:
     ledger = sa.MetaData()
     for table in tables:
         table.to_metadata(ledger)
-    return [ledger, inbox.metadata]
+    return [ledger, inbox_tables.metadata]
 
 
 def differences(database: Database) -> list[object]:
