@@ -80,12 +80,14 @@ def test_what_is_no_filter_is_refused_where_it_is_wrong(text, line):
     ("text", "line"),
     [
         ("data.l.exists(x, x == data.y)", "column 23: a loop may look at its own element only"),
+        ('data.l.exists(x, subject.matches("a.*c"))', "column 33: a regular expression within a loop"),
+        ('data.l.exists(x, x.matches("a.*c"))', "column 27: a regular expression within a loop"),
         ("data.l.all(x, x.l.exists(y, y == 1))", "column 25: a loop within a loop"),
         ("data.l.map(x, x) == [1]", "column 11: map and filter make lists of any length"),
         ("data.l.filter(x, x > 1) == [1]", "column 14: map and filter make lists of any length"),
         ("[data.s, data.t].exists(x, x == 'a')", "column 24: a loop walks a part of data or a list of constants"),
         ("data.l.exists(x, x in [" + ",".join("1" * 60) + "])", "column 14: a loop of 70 steps for each element"),
-        ("data.l.exists(x," + "||".join(["x.matches('a')"] * 7) + ")", "column 14: a loop of 97 steps"),
+        ("data.l.exists(x," + "||".join(["x.contains('a')"] * 24) + ")", "column 14: a loop of 102 steps"),
         ("data.a + data.b == 'x'", "column 8: + may join texts or lists here"),
         ("ref + subject == 'x'", "column 5: + may join texts or lists here"),
         ("ref.matches(subject)", "column 12: a regular expression that is no literal"),
@@ -126,7 +128,7 @@ DATA = {
         ('data.branch == "dev"', False),
         ('ref == "commit.created" && subject == ""', True),
         ('data.files.exists(f, f.path.startsWith("docs/"))', True),
-        ('data.files.all(f, f.path.matches("[.]md$"))', False),
+        ('data.files.all(f, f.path.endsWith(".md"))', False),
         ('data["a b"] == 1 && "branch" in data && !has(data.nothing)', True),
         ('["main", "dev"].exists(b, b == "main") && data.branch in ["main"]', True),
         ("data.deep.a.b[1] == 2 && data.deep == {'a': {'b': [1, 2]}}", True),
@@ -235,7 +237,7 @@ def test_no_value_of_an_event_stands_in_an_error(text):
         ("||".join(["-1 in data.l"] * 130), {"l": [1] * 32_000}),
         ("data.s.matches('a.{0,100}c')", {"s": "ab" * 32_000}),
         ("data.s.contains('" + "a" * 1_900 + "b')", {"s": "a" * 64_000}),
-        ("data.l.exists(x, " + "||".join(["x.matches('c+')"] * 3) + ")", {"l": ["ab"] * 9_999}),
+        ("data.l.exists(x, " + "||".join(["x.contains('c')"] * 3) + ")", {"l": ["ab"] * 9_999}),
         ("||".join(["size(data.s) == 1"] * 100), {"s": "ä" * 32_000}),
     ],
 )
@@ -392,9 +394,11 @@ def test_a_pattern_counts_with_its_repetitions_written_out(pattern, size):
     assert pattern_size(f"({pattern}){{2}}") > PATTERN_LIMIT
 
 
+_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)
+"""What comes through the door: NUL does not, which the library cuts a key at."""
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
     max_leaves=8,
 )
 _ASKED = (
