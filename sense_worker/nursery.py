@@ -162,9 +162,10 @@ class Nursery:
                 child.begun = time.monotonic()
                 # No stop may fall between the fork and the pid by which it reaches the child.
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-                child.pid = os.fork()
-                if child.pid == 0:
-                    self._become(child)
+                if not self._stopping:  # its handler may run once more while the signal is being blocked
+                    child.pid = os.fork()
+                    if child.pid == 0:
+                        self._become(child)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
     def _become(self, child: _Child) -> NoReturn:

@@ -65,7 +65,7 @@ def _other_line(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.errno in _OF_A_WRITE:
-        return f"output: {error.strerror} (nothing more was written)"
+        return f"output: {error.strerror} (what the command did stands; what it had to print is lost)"
     if isinstance(error, UnicodeEncodeError):  # bytes of an argument that are no text stand in it as lone surrogates
         return f"{error.object[:100]!r}: is not UTF-8 (write it in UTF-8)"
     # An exception nobody expected: its class and first line, never a traceback unasked (it may hold other people's

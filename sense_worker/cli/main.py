@@ -132,10 +132,15 @@ def main() -> NoReturn:
 
 
 def _open_closed() -> None:
-    """Put the null device where a standard stream is closed: the first file that is opened would take its place."""
+    """Put the null device where a standard stream is closed: the first file that is opened would take its place.
+
+    It cannot be written to in the place of standard output: what a command prints may be a secret that is shown once.
+    """
     names = ("stdin", "stdout", "stderr")
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) < len(names):
+    while (descriptor := os.open(os.devnull, os.O_RDONLY)) < len(names):
         os.set_inheritable(descriptor, True)
+        if names[descriptor] == "stderr":
+            os.dup2(os.open(os.devnull, os.O_RDWR), descriptor)
     os.close(descriptor)
     for number, name in enumerate(names):
         if getattr(sys, name) is None:

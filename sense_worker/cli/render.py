@@ -169,6 +169,11 @@ def print_cards(
             out.print(f"  {detail}", style="dim", soft_wrap=True)
 
 
+def need_output() -> None:
+    """Raise OSError where standard output is closed: called before what makes a secret that is shown once."""
+    os.write(sys.stdout.fileno(), b"")
+
+
 def print_row(
     shown_row: Any,
     headline: str = "",

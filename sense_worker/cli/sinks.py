@@ -31,6 +31,7 @@ def add_sink(
     json: Json = False,
 ) -> None:
     """Add a sink to the tenant. One that signs gets a secret where none is given, which is shown this once."""
+    render.need_output()
     with operator() as acting:
         given = options(option or (), options_json, acting.masked_options(kind))
         row = acting.add_sink(name, kind, options=given, audience=audience)
@@ -68,6 +69,7 @@ def set_sink(name: SinkName, *, option: Option = None, options_json: OptionsJson
 def rotate_sink(name: SinkName, *, keep: Overlap = None, json: Json = False) -> None:
     """Give a sink that signs a new secret, shown this once; the one before signs too while the overlap lasts."""
     seconds = overlap(keep)
+    render.need_output()
     with operator() as acting:
         row = acting.rotate_sink(name, overlap_s=seconds)
     _print_with_secret(row, f"rotated {name}; {ending(row.overlap_ends_at)}", row.secret, as_json=json)

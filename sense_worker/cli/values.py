@@ -79,7 +79,7 @@ def pairs(texts: Iterable[str], place: str, form: str = "NAME=VALUE") -> dict[st
         if not equals or not name.removesuffix(":"):
             raise UsageError(place, f"{text!r} is not {form}", f"write {place} {form}")
         if any("\ud800" <= character <= "\udfff" for character in text):  # how argv holds a byte that is no text
-            raise UsageError(place, f"{text!r} is not UTF-8", "write it as UTF-8")
+            raise UsageError(place, f"{name!r} is not UTF-8", "write name and value as UTF-8")
         if name in found:
             raise UsageError(place, f"{name!r} is given twice", "give each name once")
         found[name] = value

@@ -229,16 +229,17 @@ def test_a_full_disk_behind_the_output_is_one_line(arguments):
     assert done.stderr.startswith("error: output: No space left on device")
 
 
-def test_closed_streams_are_no_fault():
-    """Without standard output or error a command does its work, and no file it opens takes their place."""
+def test_no_file_takes_the_place_of_a_closed_stream():
+    """Without standard output a command fails in one line; without standard error or input it does its work."""
     script = f"{sys.executable} -m sense_worker.cli.main"
     closed = (
-        f"{script} version >&- && {script} version >&- 2>&- <&- && {script} version 2>&-; {script} pack lint /x 2>&-"
+        f"{script} version >&- || {script} version >&- 2>&- || {script} version 2>&- <&-; {script} pack lint /x 2>&-"
     )
 
     done = subprocess.run(["sh", "-c", closed], capture_output=True, text=True, check=False, timeout=60)
 
-    assert (done.returncode, done.stdout.count("sense-worker "), done.stderr) == (2, 1, "")
+    assert (done.returncode, done.stdout.count("sense-worker ")) == (2, 1)
+    assert (done.stderr.count("\n"), done.stderr[:34]) == (1, "error: output: Bad file descriptor")
 
 
 def test_an_unknown_setting_is_a_warning_line(tmp_path, monkeypatch, capsys):

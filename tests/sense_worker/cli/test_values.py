@@ -44,7 +44,7 @@ def test_options_are_texts_unless_json_is_asked_for():
         (["a=1", "a:=2"], None, "--option: 'a' is given twice (give each name once)"),
         (["a=1"], '{"a": 2}', "--option: 'a' is given twice (give each name once)"),
         ([":=1"], None, "--option: ':=1' is not NAME=VALUE (write --option NAME=VALUE)"),
-        (["a=\udcff"], None, r"--option: 'a=\udcff' is not UTF-8 (write it as UTF-8)"),
+        (["a=\udcff"], None, r"--option: 'a' is not UTF-8 (write name and value as UTF-8)"),
         ([], "[1]", "--options-json: must be an object, not a list"),
     ],
 )
