@@ -88,6 +88,20 @@ def test_a_slow_receiver_ends_at_the_deadline(limits: dict[str, float], how: str
     assert limits["total_s"] <= took < limits["ends"]
 
 
+@pytest.mark.case("C48")
+def test_the_slot_of_what_hung_is_free_again():
+    """With one request in flight at a time: when the one that hangs has ended, the next is delivered."""
+    with Receiver() as receiver:
+        hanging = silent(b"")(receiver)
+        receiver.answer = lambda one: hanging(one) if one.headers["webhook-id"] == delivery(1).id else said(200)
+        sink = built(receiver.url, in_flight=1, total_s=0.3)
+        sink.open()
+        (hung,) = sink.deliver([delivery(1)])
+        assert hung == Retry(f"127.0.0.1:{receiver.port} gave no whole answer within 0.3 s")
+        assert list(sink.deliver([delivery(2)])) == [Delivered("200")]
+        sink.close()
+
+
 def test_one_slow_exchange_holds_no_other():
     """Of a batch the quick ones are answered as they are, the one that hangs ends at the deadline."""
     with Receiver() as receiver:
