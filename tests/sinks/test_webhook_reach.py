@@ -109,6 +109,47 @@ class TestInternalAddresses:
         assert built(f"https://{one['host']}/", everywhere).deadline_s
 
 
+@pytest.mark.case("C47")
+@pytest.mark.parametrize(
+    ("named", "inside", "outside"),
+    [
+        ("10.1.0.0/16", "10.1.2.3", "10.2.0.1"),
+        ("10.1.0.0/16", "::ffff:10.1.2.3", "::ffff:10.2.0.1"),
+        ("100.64.1.0/24", "100.64.1.5", "100.64.2.5"),
+        ("169.254.10.0/24", "169.254.10.1", "169.254.169.254"),
+        ("127.1.0.0/16", "127.1.2.3", "127.0.0.1"),
+        ("0.0.0.0/32", "0.0.0.0", "0.0.0.1"),
+        ("239.1.0.0/16", "239.1.2.3", "239.2.0.1"),
+        ("fd00:1::/32", "fd00:1::5", "fd00:2::5"),
+    ],
+)
+class TestOneNamedRange:
+    def test_as_a_literal(self, reached: list[str], named: str, inside: str, outside: str):
+        """What lies in it is taken when added, and connected to; its neighbour of the same kind is refused."""
+        host = Host((ip_network(named),))
+        spelled = [f"https://[{one}]/" if ":" in one else f"https://{one}/" for one in (inside, outside)]
+        with pytest.raises(UsageError, match="its address is internal"):
+            built(spelled[1], host)
+        assert reached == []
+        outcome = handed(spelled[0], host)
+        assert (isinstance(outcome, Retry), INTERNAL in outcome.reason, len(reached)) == (True, False, 1)
+
+    def test_as_what_a_name_leads_to(
+        self, monkeypatch: pytest.MonkeyPatch, reached: list[str], named: str, inside: str, outside: str
+    ):
+        """The same of a name: at the look when it is added, and again at the delivery, before any socket."""
+        host = Host((ip_network(named),))
+        answers(monkeypatch, [outside])
+        with pytest.raises(UsageError, match="its address is internal"):
+            built("https://hook.test/", host).probe()
+        assert handed("https://hook.test/", host) == Retry(f"hook.test not reached: {INTERNAL}")
+        assert reached == []
+        answers(monkeypatch, [inside])
+        built("https://hook.test/", host).probe()
+        outcome = handed("https://hook.test/", host)
+        assert (isinstance(outcome, Retry), INTERNAL in outcome.reason, len(reached)) == (True, False, 1)
+
+
 @pytest.mark.parametrize(
     "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "1.1.1", "hook.0x7f", "127.0.0.1."]
 )
