@@ -136,6 +136,35 @@ def test_each_goes_through_the_full_check_as_its_own_principal(on):
 
 
 @pytest.mark.case("C16")
+@pytest.mark.parametrize("by", ["route", "sink"])
+@on_sqlite
+def test_all_that_is_dead_in_one_call_is_of_the_own_tenant(on, by):
+    """Another tenant's dead rows, though they name the same route or lane, are neither replayed nor told of."""
+    own = on.ended(GONE, GONE)
+    blue = Rows(on.bench.database, on.bench.vault, "t-blue")
+    blue.principal("ana")
+    names = ", ".join(column.name for column in EVENT.columns if column.name not in ("id", "tenant"))
+    with on.bench.database.write() as connection:
+        for number in (0x01, 0xFE):  # before and behind the own ones
+            row = {"event_id": bytes([number]) * 16, "route_id": on.route, "tenant": "t-blue", "lane": "t-red/remote"}
+            more = {"owner": "ana", "state": "dead", "alone": False, "due_at": 1, "created_at": 1}
+            connection.execute(DELIVERY.insert().values(**row, **more))
+            copied = f"SELECT x'{f'{number:02x}' * 16}', 't-blue', {names} FROM sense_event LIMIT 1"
+            connection.exec_driver_sql(f"INSERT INTO sense_event (id, tenant, {names}) {copied}")
+    ids = [bytes.fromhex(name.partition(".")[0]) for name in own]
+    foreign = "SELECT * FROM sense_delivery WHERE tenant = 't-blue' ORDER BY event_id"
+    before = on.bench.query(foreign)
+
+    found = on.operator.replay(state="dead", **{by: on.route if by == "route" else "remote"})
+
+    assert [(one.id, one.outcome) for one in found] == [(name, "replayed") for name in sorted(own)]
+    assert [on.state(name)[0] for name in own] == ["pending", "pending"]
+    assert (on.bench.query(foreign), len(before)) == (before, 2)
+    assert {line["tenant"] for line in on.lines("delivery.replay")} == {"t-red"}
+    assert on.bench.query("SELECT count(*) FROM sense_attempt WHERE event_id NOT IN (?, ?)", *ids) == [(0,)]
+
+
+@pytest.mark.case("C16")
 @on_sqlite
 def test_the_age_of_an_event_does_not_matter(on):
     """Long past the freshness tolerance it is replayed, judged again by a drain and delivered under its own id."""
