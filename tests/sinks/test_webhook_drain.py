@@ -108,6 +108,23 @@ def test_410_switches_the_sink_off_until_it_is_resumed(bench: Bench):
     assert len(receiver.received) == 5
 
 
+@pytest.mark.case("C42")
+def test_a_refusal_for_good_is_dead_at_once(lite: Bench):
+    """Each 4xx that deserves no retry ends its delivery at the first attempt, with the status as reason."""
+    statuses = [one["status"] for one in case("C42-status.json") if one["then"].startswith("dead-letter")]
+    statuses.remove(410)
+    left = iter(statuses)
+    with Receiver(lambda _: said(next(left))) as receiver:
+        lite.hook(receiver.url, in_flight=1)
+        lite.events(len(statuses))
+        while lite.turn():
+            pass
+    rows = lite.query("SELECT state, attempt, reason FROM sense_delivery ORDER BY reason")
+    place = f"rejected: 127.0.0.1:{receiver.port}"
+    assert rows == [("dead", 1, f"{place} answered {status}") for status in sorted(statuses)]
+    assert len(receiver.received) == len(statuses) > 3
+
+
 @pytest.mark.case("C41")
 def test_a_delay_that_is_asked_for_is_in_the_row(lite: Bench):
     """Nobody sleeps through Retry-After: the row says when it is due; what makes no sense follows the schedule."""
