@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -22,6 +23,7 @@ from sense_worker.storage.engine import Database
 from sinks.registry import Registry
 from sinks.webhook_options import new_secret
 from tests.intake_bench import IntakeBench
+from tests.sinks.test_webhook_reach import INTERNAL, answers
 from tests.sinks.webhook_receiver import HOST, SECRET, Receiver, case, said
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ class Bench(IntakeBench):
     """Ana, granted, with routes to webhooks; and an operator of the tenant."""
 
     def __init__(self, home: Path, database: Database) -> None:
-        super().__init__(home, database, Registry(HOST), SENSE_RETRY_SCHEDULE_S="300,300", SENSE_RETRY_JITTER="0")
+        retries = {"SENSE_RETRY_SCHEDULE_S": "300,300", "SENSE_RETRY_JITTER": "0"}
+        super().__init__(home, database, Registry(HOST), SENSE_LOG_LEVEL="debug", **retries)
         self.rows.grant("ana")
         file = Path(Operator.initialize(self.settings, tenant="t-red").session_file)
         self.operator = Operator.open(self.settings, session_file=file, registry=Registry(HOST))
@@ -235,6 +238,35 @@ def test_an_address_shows_its_host_and_nothing_else(lite: Bench, monkeypatch: py
     told += [str(lite.operator.list_sinks())]
     assert sum("http://127.0.0.1:1/***" in text for text in told) == len(addresses)
     assert_nowhere(lite, MARKS, *told)
+
+
+@pytest.mark.case("C53")
+def test_an_address_whose_target_is_refused_at_delivery_is_not_shown(
+    lite: Bench, monkeypatch: pytest.MonkeyPatch, capfd, caplog
+):
+    """Public when it was added, internal when delivered to: up to its dead record the host is told, nothing else."""
+    configure(lite.settings)
+    addresses = [one["url"] for one in CASES if one["url"].startswith("https://")]
+    answers(monkeypatch, *[["1.1.1.1"]] * len(addresses), ["10.0.0.5"])
+    for number, address in enumerate(addresses):
+        lite.hook(address, f"target-{number}")
+    lite.events(1)
+    lanes = [f"t-red/target-{number}" for number in range(len(addresses))]
+    for _ in range(3):
+        assert [lite.turn(lane) for lane in lanes] == [1] * len(lanes)
+        with lite.database.write() as connection:
+            connection.exec_driver_sql("UPDATE sense_delivery SET due_at = 1 WHERE state = 'retrying'")
+    why = f"hook.test not reached: {INTERNAL}"
+    rows = lite.query("SELECT lane, state, attempt, reason FROM sense_delivery ORDER BY lane")
+    assert [(lane, state) for lane, state, _, _ in rows] == [(lane, "dead") for lane in lanes]
+    assert [reason.endswith(why) for *_, reason in rows] == [True] * len(lanes)
+    lines = [one for one in lite.audited() if one["action"] == "sense.deliver"]
+    assert [one["reason"].endswith(why) for one in lines] == [True] * 3 * len(lanes)
+    ((event,),) = lite.query("SELECT id FROM sense_event")
+    printed = capfd.readouterr()
+    assert logging.getLogger("sinks").isEnabledFor(logging.DEBUG)
+    told = [str(explain(lite.database, "t-red", bytes(event).hex())), str(rows), str(lite.operator.list_sinks())]
+    assert_nowhere(lite, MARKS, *told, str(lines), printed.out, printed.err, caplog.text)
 
 
 def test_a_host_that_allows_no_network_says_so(lite: Bench):
