@@ -15,9 +15,10 @@ from sense_worker.open_sinks import OpenSink
 from sense_worker.opening import Marks
 from sense_worker.storage.rows import Rows as Statements
 from sense_worker.wiring import OPENING_FOLDER
-from sinks.protocol import SinkBase
+from sinks.protocol import Delivered, SinkBase
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
+from tests.sense_worker.test_drain import Bell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,6 +148,73 @@ def test_a_child_does_not_close_what_its_parent_opened(bench):
         os._exit(Door.closed)
 
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+class Good(SinkBase):
+    """Takes everything, when a drain hands it over."""
+
+    kind: ClassVar[str] = "good"
+
+    def deliver(self, batch):
+        return [Delivered()] * len(batch)
+
+
+class Broken(SinkBase):
+    """A plugin that raises when it is built, with a secret in its words, unless it works."""
+
+    kind: ClassVar[str] = "broken"
+    works: ClassVar[bool] = False
+
+    def __init__(self, name, options):
+        if not self.works:
+            raise OSError("no licence for hunter2")
+        super().__init__(name, options)
+
+    def deliver(self, batch):
+        return [Delivered()] * len(batch)
+
+
+@pytest.mark.case("C52")
+def test_what_is_meant_for_a_plugin_that_raises_when_built_is_held(tmp_path, database, monkeypatch):
+    """What came before it broke and what came after wait with the reason; other sinks work; mended, it gets them."""
+    registry = Registry()
+    for kind in (Broken, Good):
+        registry.register(kind)
+    bench = IntakeBench(tmp_path, database, registry)
+    for name in ("broken", "good"):
+        bench.rows.sink(name, name, audience="principal:ana")
+        bench.rows.route("ana", sink=name)
+    bench.rows.grant("ana")
+    states = "SELECT lane, state, reason, count(*) FROM sense_delivery GROUP BY lane, state, reason ORDER BY lane"
+
+    def drained(lane: str) -> None:
+        Drain(bench.ports).run(f"t-red/{lane}", Bell(), 0.0)
+
+    def turned(*, works: bool) -> None:
+        monkeypatch.setattr(Broken, "works", works)
+        bench.ports.sinks.close()
+        bench.rows.principal(f"works-{works}")  # whatever moves the authority version
+
+    monkeypatch.setattr(Broken, "works", True)
+    bench.record(bench.entry())
+    assert bench.query(states)[0] == ("t-red/broken", "pending", None, 1)
+    turned(works=False)
+    bench.record(bench.entry())
+    drained("broken")
+    drained("good")
+    broken, good = bench.query(states)
+    assert (good[:2], good[3]) == (("t-red/good", "delivered"), 2)
+    assert broken == ("t-red/broken", "held", "sink missing", 2)
+    fault = str(registry.fault("broken", {}))  # what `sink list` tells beside it
+    assert fault.startswith("sink kind broken: raised OSError while it was built, at ")
+    assert "hunter2" not in fault
+
+    turned(works=True)
+    with bench.database.write() as connection:
+        assert bench.ports.ledger.release_lane(connection, "t-red/broken", 1) == 2
+    drained("broken")
+    assert [row[1] for row in bench.query(states)] == ["delivered", "delivered"]
+    bench.close()
 
 
 @pytest.mark.case("C52")
