@@ -31,7 +31,7 @@ from runtime_core.errors import (
 if TYPE_CHECKING:
     from typing import TextIO
 
-_OF_A_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
+OF_A_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 """What a write into an open file raises, which names no file: standard output, as everything else is opened by name."""
 
 FAILED = 1
@@ -64,7 +64,7 @@ def _other_line(error: BaseException) -> str:
         return _usage_line(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in _OF_A_WRITE:
+    if isinstance(error, OSError) and error.errno in OF_A_WRITE:
         return f"output: {error.strerror} (what the command did stands; what it had to print is lost)"
     if isinstance(error, UnicodeEncodeError):  # bytes of an argument that are no text stand in it as lone surrogates
         return f"{error.object[:100]!r}: is not UTF-8 (write it in UTF-8)"

@@ -114,7 +114,7 @@ def run(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return failures.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost door of the process
-        if isinstance(error, OSError) and error.filename is None:
+        if isinstance(error, OSError) and error.filename is None and error.errno in failures.OF_A_WRITE:
             _drop_output()  # on a full disk it would fail again, at exit
         with contextlib.suppress(OSError):
             return failures.report(error, debug=invocation.debug)

@@ -9,8 +9,10 @@ same reason (C62).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import io
 import json
 import os
 import sys
@@ -171,7 +173,8 @@ def print_cards(
 
 def need_output() -> None:
     """Raise OSError where standard output is closed: called before what makes a secret that is shown once."""
-    os.write(sys.stdout.fileno(), b"")
+    with contextlib.suppress(io.UnsupportedOperation):  # what holds output in memory is no stream of the system's
+        os.write(sys.stdout.fileno(), b"")
 
 
 def print_row(
