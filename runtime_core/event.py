@@ -21,7 +21,7 @@ BODY_LIMIT = 256 * 1024
 """Bytes of an event body (DESIGN §4)."""
 
 _EVENT_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_DELIVERY_ID = re.compile(r"([0-9a-f]{32})\.(.+)", re.ASCII | re.DOTALL)
+_DELIVERY_ID = re.compile(r"([0-9a-f]{32})\.([!-~]+)", re.ASCII)
 _WHAT = "event body"
 _FIELDS = frozenset({"ref", "data", "subject", "occurred_at"})
 # RFC 3339 §5.6. Fractions end at attoseconds, so that nobody stores a novel in one; 60 is a leap second.

@@ -29,6 +29,8 @@ TEXTS = [
     pytest.param([text[:LONGEST] for text in STRINGS], id="each", marks=pytest.mark.long),
 ]
 KEY = bytes(range(16))
+ROUTE = "rte_1"
+"""Ids are made here, and of visible ASCII; everything else may be any text."""
 ATTEMPT = sa.table("sense_attempt", *(sa.column(name) for name in (
     "event_id", "route_id", "seq", "attempt", "state", "step", "reason", "by", "at"
 )))  # fmt: skip
@@ -83,13 +85,13 @@ def rows(text: str, seal: Any) -> list[tuple[Any, dict[str, Any]]]:
         ),
         (
             schema.ROUTE,
-            {**own, **made, **named, "id": text, "owner": text, "sink": text, "options": {}, "created_by": ""},
+            {**own, **made, **named, "id": ROUTE, "owner": text, "sink": text, "options": {}, "created_by": ""},
         ),
         (schema.EVENT, {**own, **named, **event, **wire, "id": KEY, "signed_at": AT, "receipt": json.dumps({text: 1})}),
-        (schema.DELIVERY, {**own, **made, **lane, "event_id": KEY, "route_id": text}),
+        (schema.DELIVERY, {**own, **made, **lane, "event_id": KEY, "route_id": ROUTE}),
         (
             ATTEMPT,
-            {"event_id": KEY, "route_id": text, "seq": 1, "attempt": 1, "state": "retrying", "step": text, "at": AT}
+            {"event_id": KEY, "route_id": ROUTE, "seq": 1, "attempt": 1, "state": "retrying", "step": text, "at": AT}
             | {"reason": text, "by": text},
         ),
         (
@@ -98,7 +100,7 @@ def rows(text: str, seal: Any) -> list[tuple[Any, dict[str, Any]]]:
                 **own,
                 **named,
                 "event_id": KEY,
-                "route_id": text,
+                "route_id": ROUTE,
                 "principal": "operator",
                 "publisher": text,
                 "land": text,
@@ -134,7 +136,7 @@ def commands(text: str) -> list[tuple[str, ...]]:
     """Return every command that shows what is there."""
     lists = [(group, "list") for group in ("principal", "session", "project", "grant", "sink", "route", "pack")]
     lists += [("deliveries", "list"), ("inbox", "list"), ("dead", "list"), ("audit", "tail")]
-    delivery = f"{KEY.hex()}.{text}"
+    delivery = f"{KEY.hex()}.{ROUTE}"
     shows = [("pack", "show", "mail"), ("deliveries", "show", delivery), ("dead", "show", text)]
     return [*lists, *shows, ("explain", KEY.hex()), ("explain", delivery), ("explain", text), ("status",)]
 
