@@ -149,6 +149,7 @@ def database(sqlite_url: str) -> Iterator[Database]:
     database.dispose()
 
 
+@pytest.mark.long
 @pytest.mark.case("C61")
 def test_a_read_only_audit_and_one_whose_folder_is_gone_are_waited_for(tmp_path, redis_url, database):
     """Read-only, then with its folder away, nothing is claimed; each repair is enough, with no restart."""

@@ -9,6 +9,7 @@ import pytest
 
 from sense_worker.publisher import Announcement
 from sense_worker.storage.engine import Database
+from tests.live.exec_worlds import quick_on_one_kind
 from tests.live.worlds import World, until, write_plugin
 
 if TYPE_CHECKING:
@@ -16,9 +17,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+database_url = quick_on_one_kind
+
+
 @pytest.fixture
 def world(tmp_path: Path, redis_url: str, database: Database) -> Iterator[World]:
-    """A world on each of the two databases."""
+    """A world on SQLite, and in the long tier on PostgreSQL."""
     world = World(tmp_path, redis_url, database, SENSE_CONCURRENCY="1")
     yield world
     world.close()
@@ -88,6 +92,7 @@ def test_an_event_that_kills_its_process_ends_dead_and_holds_up_nobody(tmp_path,
         world.database.dispose()
 
 
+@pytest.mark.long
 @pytest.mark.case("C44")
 def test_a_sink_that_hangs_gives_its_slot_back(tmp_path, redis_url, sqlite_url):
     """One slot, one sink that never answers: the deliveries of another sink arrive, and the hanging one ends dead."""

@@ -144,6 +144,7 @@ def test_an_empty_home_comes_up_and_ends_in_order(up: Callable[..., Up]) -> None
     assert not (running.home / "up.json").exists()
 
 
+@pytest.mark.long
 def test_whatever_is_killed_comes_back(up: Callable[..., Up]) -> None:
     """SIGKILL of `up` ends the whole tree, and the next has all data; a killed worker or server is started again."""
     first = up().ready()

