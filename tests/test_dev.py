@@ -115,9 +115,9 @@ def test_the_second_run_installs_nothing(clone: Clone) -> None:
 @pytest.mark.parametrize(
     ("arguments", "asked"),
     [
-        (("test",), "-m pytest -n 2 --dist worksteal -m not long"),
-        (("test", "-k", "two words"), "-m pytest -n 2 --dist worksteal -m not long -k two words"),
-        (("test", "--long", "-x"), "-m pytest -n 2 --dist worksteal -m  -x"),
+        (("test",), "-m pytest -n 3 --dist worksteal -m not long"),
+        (("test", "-k", "two words"), "-m pytest -n 3 --dist worksteal -m not long -k two words"),
+        (("test", "--long", "-x"), "-m pytest -n 3 --dist worksteal -m  -x"),
         (("bench", "--quick"), "-m benchmarks --quick"),
         (("chaos",), "-m benchmarks.chaos"),
         (("conformance", "9.4.4"), "-m tests.spec.conformance 9.4.4"),
