@@ -53,9 +53,13 @@ def test_loopback_and_paths_do_not_leave():
 def test_a_child_finds_no_name_elsewhere(tmp_path):
     """Looking up a name asks another machine: it is refused too."""
     env = {**os.environ, NOTES: str(tmp_path / "notes")}
-    code = "import socket\ntry: socket.getaddrinfo('example.test', 80)\nexcept ConnectionRefusedError as e: print(e)"
+    code = (
+        "import socket\nassert socket.getaddrinfo('192.0.2.1', 80)\n"
+        "try: socket.getaddrinfo('example.test', 80)\nexcept ConnectionRefusedError as e: print(e)"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, timeout=30)
 
     assert "example.test" in done.stdout
+    assert "192.0.2.1" not in (tmp_path / "notes").read_text()
     assert "example.test" in (tmp_path / "notes").read_text()

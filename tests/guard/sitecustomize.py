@@ -29,13 +29,22 @@ def leaves(address: object) -> bool:
     return not (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
+def _is_address(host: str | bytes) -> bool:
+    try:
+        ipaddress.ip_address(host.decode() if isinstance(host, bytes) else host)
+    except ValueError:
+        return False
+    return True
+
+
 def guard(event: str, arguments: tuple[Any, ...]) -> None:
     """Refuse what would leave this machine: an audit hook, which Python calls before the system is."""
     if event not in {"socket.connect", "socket.sendto", "socket.getaddrinfo"}:
         return
-    # To find a name asks another machine. (No address at all is one to listen on.)
-    address = arguments[1] if event != "socket.getaddrinfo" else (arguments[0] or "", arguments[1])
-    if leaves(address):
+    # To find a name asks another machine; an address that is looked up, or none at all, does not.
+    looked_up = event == "socket.getaddrinfo"
+    address = (arguments[0] or "", arguments[1]) if looked_up else arguments[1]
+    if leaves(address) and not (looked_up and _is_address(address[0])):
         notes = os.environ.get(NOTES)
         if notes:
             with open(notes, "a") as file:  # noqa: PTH123 - little may be imported this early
