@@ -73,6 +73,8 @@ def bench(tmp_path: Path, database: Database) -> Iterator[IntakeBench]:
     bench.rows.route("ana", sink="remote")
     yield bench
     Slow.let.set()
+    # What was left settles by itself: the database is closed after it, not under it.
+    until(lambda: not any(one.name.startswith("deliver") for one in threading.enumerate()), 20, "all calls have ended")
     bench.close()
 
 
