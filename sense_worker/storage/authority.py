@@ -28,6 +28,7 @@ from runtime_core.errors import SINK_DISABLED, SINK_MISSING, SINK_PAUSED, NotFou
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
 from runtime_core.pack import PackRevision, read_pack
+from sense_worker.storage.rows import Rows
 from sense_worker.storage.schema import (
     ACTIVATION,
     GRANT,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from runtime_core.pack import Pack
     from sense_worker.storage.engine import Database
+    from sense_worker.storage.rows import Kind
     from sense_worker.vault import Vault
     from sinks.registry import Traits
 
@@ -98,17 +100,21 @@ def bump_authority(connection: sa.Connection, tenant: str) -> int:
 def versions(connection: sa.Connection, tenants: Iterable[str], *, lock: bool) -> dict[str, int]:
     """Return the version of each tenant that exists; with `lock` none of them moves until the transaction ends."""
     wanted = sorted(set(tenants))
-    if lock and connection.dialect.name == "postgresql":
+    kind: Kind = "postgresql" if connection.dialect.name == "postgresql" else "sqlite"
+    rows = Rows(connection, kind)  # 6 µs; the same through SQLAlchemy's select and IN costs 300, in each transaction
+    if kind == "sqlite":
+        marks = ", ".join("?" * len(wanted))
+        return dict(rows.query(f"SELECT id, authority_version FROM sense_tenant WHERE id IN ({marks})", wanted))  # noqa: S608
+    if lock:
         # A statement of its own: its snapshot is older than its locks, and the versions must be read after them.
-        connection.execute(_LOCK_SHARED, {"space": _LOCK_SPACE, "tenants": wanted})
-    rows = connection.execute(sa.select(TENANT.c.id, TENANT.c.authority_version).where(TENANT.c.id.in_(wanted)))
-    return {row.id: row.authority_version for row in rows}
+        rows.query(_LOCK_SHARED, (_LOCK_SPACE, wanted))
+    return dict(rows.query("SELECT id, authority_version FROM sense_tenant WHERE id = ANY(?)", (wanted,)))
 
 
 # In the order of the keys, so that two readers of several tenants cannot wait for each other.
-_LOCK_SHARED = sa.text(
-    "SELECT pg_advisory_xact_lock_shared(:space, key) FROM"
-    " (SELECT DISTINCT hashtext(t) AS key FROM unnest(CAST(:tenants AS text[])) AS t ORDER BY key) AS keys"
+_LOCK_SHARED = (
+    "SELECT pg_advisory_xact_lock_shared(?, key) FROM"
+    " (SELECT DISTINCT hashtext(t) AS key FROM unnest(CAST(? AS text[])) AS t ORDER BY key) AS keys"
 )
 
 

@@ -14,12 +14,12 @@ import os
 import sqlite3
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from runtime_core.errors import LedgerBusy, LedgerLost, SettingsError
@@ -28,10 +28,17 @@ from sense_worker.storage.sqlite_file import SqliteFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sense_worker.storage.rows import Kind
+
 _WAYS = "sqlite:////absolute/path.db or postgresql://user:password@host/name"
 
 BUSY_TIMEOUT_S = 15.0
 """How long a SQLite writer waits for the lock; a batch holds it for milliseconds, so this is a stuck neighbour."""
+
+RESTED_S = 1.0
+"""A pooled connection that was not used for this long is looked at first: a look at each use costs a round trip, and
+what breaks between two uses is met by whoever tries again (see LedgerBusy)."""
+_USED = "sense_used"
 
 NOW_SQL = {
     # julianday is a double: good to about 40 µs, and monotone enough for leases of seconds. SQLite before 3.42 has
@@ -58,7 +65,7 @@ class Database:
         backend = parsed.get_backend_name()
         if backend == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
-            options: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 5, "max_overflow": 15}
+            options: dict[str, Any] = {"pool_size": 5, "max_overflow": 15}
             if not durable:
                 parsed = parsed.update_query_dict({"options": "-c synchronous_commit=off"}, append=True)
         elif backend == "sqlite":
@@ -67,7 +74,7 @@ class Database:
             options = {"connect_args": {"timeout": BUSY_TIMEOUT_S}}
         else:
             raise SettingsError("SENSE_DATABASE_URL", f"no support for {backend!r}", _WAYS)
-        self.kind: Literal["sqlite", "postgresql"] = "sqlite" if backend == "sqlite" else "postgresql"
+        self.kind: Kind = "sqlite" if backend == "sqlite" else "postgresql"
         self.url = parsed
         try:
             # An error that reaches a log names the statement, not its values (C53).
@@ -78,6 +85,14 @@ class Database:
             ) from None
         self._on_lost = on_lost
         self._file: SqliteFile | None = None
+        if self.kind == "postgresql":
+            event.listen(self.engine, "checkin", _note_use)
+            event.listen(self.engine, "checkout", self._look_after_rest)
+            # Under READ COMMITTED each statement sees its own moment anyway: one round trip, where a transaction
+            # around it costs three.
+            self._reading = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        else:
+            self._reading = self.engine.execution_options(sense_read_only=True)
         if self.kind == "sqlite":
             self._file = SqliteFile(str(parsed.database))
             event.listen(self.engine, "do_connect", self._file.connect)
@@ -101,21 +116,26 @@ class Database:
         constraint, a value the database does not take) stays the driver's error. Raises LedgerLost, also after the
         commit, where it went into a file that is no longer the one under the path.
         """
-        with self._translated(), self._connection() as connection, connection.begin():
+        with self._translated(), self._connection(self.engine) as connection, connection.begin():
             yield connection
         self._check_file()
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Run a reading transaction. On SQLite it takes no write lock. Raises LedgerBusy, LedgerLost like `write`."""
-        with self._translated(), self._connection() as connection:
-            reader = connection.execution_options(sense_read_only=True)
-            with reader.begin():
-                yield reader
+        """Read. On SQLite, in one transaction without the write lock; on PostgreSQL each statement is its own.
+
+        Raises LedgerBusy and LedgerLost like `write`.
+        """
+        with self._translated(), self._connection(self._reading) as connection, connection.begin():
+            yield connection
 
     def now(self, connection: sa.Connection) -> int:
         """Return the database's clock in microseconds: leases and due times use no other (DESIGN §6)."""
-        return int(connection.exec_driver_sql(f"SELECT {self.now_sql}").scalar_one())
+        # By the driver's cursor: in every transaction, and SQLAlchemy's way to it costs 40 µs.
+        cursor = connection.connection.cursor()
+        cursor.execute(f"SELECT {self.now_sql}")
+        (now,) = cursor.fetchone() or (0,)
+        return int(now)
 
     def dispose(self) -> None:
         """Close the pooled connections of this process."""
@@ -138,13 +158,22 @@ class Database:
             way_out = "a worker goes on by itself; run a command again; see `sense-worker health`"
             raise LedgerBusy("database", lines[0], way_out) from error
 
-    def _connection(self) -> sa.Connection:
+    def _look_after_rest(self, connection: Any, record: Any, _proxy: object) -> None:
+        """Look whether a pooled connection still leads somewhere, after it has rested; the pool opens another."""
+        if time.monotonic() - record.info.get(_USED, 0.0) < RESTED_S:
+            return
+        try:
+            self.engine.dialect.do_ping(connection)
+        except self._driver.Error as error:
+            raise DisconnectionError from error
+
+    def _connection(self, engine: sa.Engine) -> sa.Connection:
         if os.getpid() != self._pid:
             # A pooled socket shared over a fork corrupts both processes (C56): forget it without closing it.
             self.engine.dispose(close=False)
             self._pid = os.getpid()
         self._check_file()
-        return self.engine.connect()
+        return engine.connect()
 
     def _check_file(self) -> None:
         """Raise LedgerLost where the path no longer leads to the file that was opened; costs 5 µs, twice a write."""
@@ -193,4 +222,8 @@ def _write_ahead(cursor: Any) -> None:
 
 def _begin_sqlite(connection: sa.Connection) -> None:
     read_only = connection.get_execution_options().get("sense_read_only", False)
-    connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+    connection.connection.cursor().execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def _note_use(_connection: object, record: Any) -> None:
+    record.info[_USED] = time.monotonic()

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     import sqlalchemy as sa
 
+Kind = Literal["sqlite", "postgresql"]
+
 _MARKS = re.compile(r"""'[^']*'|"[^"]*"|\?|%""")
 """A quoted text (a doubled quote in it ends one and begins the next), a mark, or what psycopg would take for one."""
 
@@ -33,7 +35,7 @@ class Rows:
     def __init__(
         self,
         connection: sa.Connection,
-        kind: Literal["sqlite", "postgresql"],
+        kind: Kind,
         *,
         fresh: bool = False,
         mostly_new: bool = False,

@@ -49,12 +49,15 @@ def test_an_error_does_not_tell_values(database):
     assert "parameters hidden" in str(caught.value)
 
 
+ONE = {"pool_size": 1, "max_overflow": 0}
+
+
 @pytest.fixture
-def one_connection(postgresql_url: str) -> Iterator[Database]:
+def one_connection(postgresql_url: str, monkeypatch) -> Iterator[Database]:
     """A database whose pool has a single connection: whatever breaks it breaks what comes next."""
+    make = sa.create_engine
+    monkeypatch.setattr(sa, "create_engine", lambda url, **options: make(url, **{**options, **ONE}))
     database = Database(postgresql_url)
-    database.engine.dispose()
-    database.engine = sa.create_engine(database.url, pool_pre_ping=True, pool_size=1, max_overflow=0)
     yield database
     database.dispose()
 
@@ -86,6 +89,28 @@ def test_a_connection_cut_by_the_server_breaks_nothing_after_it(one_connection, 
     for number in range(10):
         add(database, f"t-{number}")
     assert tenants(database) == [*(f"t-{number}" for number in range(10)), "t-red"]
+
+
+@pytest.mark.case("C57")
+@pytest.mark.parametrize(("rested_s", "fails"), [(0.0, 0), (60.0, 1)])
+def test_a_connection_cut_while_nobody_uses_it(one_connection, postgresql_url, monkeypatch, rested_s, fails):
+    """One that has rested is looked at and replaced; where it was used a moment ago, the next task fails, alone."""
+    monkeypatch.setattr("sense_worker.storage.engine.RESTED_S", rested_s)
+    database = one_connection
+    with database.read() as connection:
+        pid = connection.scalar(sa.select(sa.func.pg_backend_pid()))
+    other = Database(postgresql_url)
+    with other.read() as killer:
+        assert killer.scalar(sa.select(sa.func.pg_terminate_backend(pid, 5000)))
+    other.dispose()
+
+    failed = 0
+    for number in range(10):
+        try:
+            add(database, f"t-{number}")
+        except LedgerBusy:
+            failed += 1
+    assert (failed, len(tenants(database))) == (fails, 10 - fails)
 
 
 def cut_in_the_middle(database: Database, other: Database) -> None:
