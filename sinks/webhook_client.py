@@ -12,6 +12,7 @@ import functools
 import os
 import re
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import aiohttp
@@ -68,37 +69,69 @@ class _Answer(NamedTuple):
     control: str = ""
 
 
+class _Batch:
+    """The messages of one call, and what became of each."""
+
+    __slots__ = ("_left", "_outcomes", "over")
+
+    def __init__(self, size: int, over: asyncio.Future[list[Outcome]]) -> None:
+        self._outcomes: list[Any] = [None] * size
+        self._left = size
+        self.over = over
+        """Its result is the outcomes, once there is one for each message."""
+
+    def add(self, at: int, outcome: Outcome) -> None:
+        self._outcomes[at] = outcome
+        self._left -= 1
+        if not self._left and not self.over.done():
+            self.over.set_result(self._outcomes)
+
+
 class Client:
-    """Lives on one event loop: made, used and closed there."""
+    """Lives on one event loop: made, used and closed there.
+
+    aiohttp makes, guards and keeps the connections and parses what arrives. Its session is left out: all of a
+    receiver's requests are alike but for the signed headers and the body, and to build each anew as an object takes
+    170 of the 240 µs of an exchange.
+    """
 
     def __init__(self, address: str, host: str, egress: Egress, limits: Limits) -> None:
-        self._url = yarl.URL(address, encoded=True)
+        loop = asyncio.get_running_loop()
+        self._loop = loop
         self._host = host
         self._limits = limits
-        self._slots = asyncio.Semaphore(limits.in_flight)
-        connector = guarded_connector(egress, limit=0, keepalive_timeout=KEEP_S)
-        connector._factory = functools.partial(_reader, asyncio.get_running_loop())  # noqa: SLF001 - see _Handler
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            headers=_HEADERS,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=limits.connect_s, ceil_threshold=3600),
-            max_headers=HEADERS_LIMIT,
-        )
+        self._request = aiohttp.ClientRequest("POST", yarl.URL(address, encoded=True), headers=_HEADERS, loop=loop)
+        self._head = _first_lines(self._request)
+        self._timeout = aiohttp.ClientTimeout(total=None, connect=limits.connect_s, ceil_threshold=3600)
+        self._connector = guarded_connector(egress, limit=0, keepalive_timeout=KEEP_S)
+        self._connector._factory = functools.partial(_reader, loop)  # noqa: SLF001 - see _Handler
+        self._waiting: deque[tuple[_Batch, int, Message]] = deque()
+        self._slots: set[asyncio.Task[None]] = set()
 
     async def send(self, messages: Sequence[Message]) -> list[Outcome]:
         """Send all, each as soon as a slot is free; returns an outcome for each."""
-        return await asyncio.gather(*(self._outcome(message) for message in messages))
+        batch = _Batch(len(messages), self._loop.create_future())
+        self._waiting.extend((batch, at, message) for at, message in enumerate(messages))
+        for _ in range(min(len(messages), self._limits.in_flight - len(self._slots))):
+            slot = self._loop.create_task(self._slot())
+            self._slots.add(slot)
+            slot.add_done_callback(self._slots.discard)
+        return await batch.over
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        await self._connector.close()
+
+    async def _slot(self) -> None:
+        """Send what waits, one after the other."""
+        while self._waiting:
+            batch, at, message = self._waiting.popleft()
+            if not batch.over.done():  # cancelled: nobody waits for it any more
+                batch.add(at, await self._outcome(message))
 
     async def _outcome(self, message: Message) -> Outcome:
         try:
-            async with self._slots, asyncio.timeout(self._limits.total_s):
+            async with asyncio.timeout(self._limits.total_s):
                 answer = await self._exchange(message)
         except _StatusOnly as known:
             return self._judged(_Answer(known.status))
@@ -107,15 +140,27 @@ class Client:
         return self._judged(answer)
 
     async def _exchange(self, message: Message) -> _Answer:
-        async with self._session.post(
-            self._url, data=message.body, headers=message.headers, allow_redirects=False
-        ) as response:
-            after = response.headers.getall("Retry-After", ())
-            control = response.headers.get("webhook-delivery", "")
-            answer = _Answer(response.status, after, control.strip().lower())
+        try:
+            connection = await self._connector.connect(self._request, [], self._timeout)
+        except TimeoutError:
+            raise aiohttp.ConnectionTimeoutError from None
+        try:
+            protocol = connection.protocol
+            if protocol is None or protocol.transport is None:
+                raise aiohttp.ServerDisconnectedError
+            protocol.set_response_params(read_until_eof=True, auto_decompress=False, max_headers=HEADERS_LIMIT)
+            protocol.transport.write(_request(self._head, message))
+            answer, body = await protocol.read()
+            while 100 <= answer.code < 200 and answer.code != 101:  # noqa: PLR2004 - interim: another follows
+                answer, body = await protocol.read()
             with contextlib.suppress(aiohttp.ClientError):  # the status is what counts, and it arrived whole (C49)
-                await _read_off(response)
-            return answer
+                await _read_off(body)
+        except BaseException:
+            connection.close()
+            raise
+        connection.release()  # kept where its answer was read to the end
+        control = answer.headers.get("webhook-delivery", "")
+        return _Answer(answer.code, answer.headers.getall("Retry-After", ()), control.strip().lower())
 
     def _judged(self, answer: _Answer) -> Outcome:
         """Return what a status means (C42), and what the receiver asks for besides."""
@@ -153,7 +198,7 @@ class Client:
                 why = f"gave no whole answer within {self._limits.total_s:g} s"
             case aiohttp.ClientOSError() | aiohttp.ServerDisconnectedError():
                 why = "closed the connection without an answer"
-            case aiohttp.ClientResponseError():
+            case HttpProcessingError():
                 why = "answered what is no HTTP"
             case _:
                 return raised(error)
@@ -164,10 +209,27 @@ def _reader(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
     return _Handler(loop)
 
 
-async def _read_off(response: aiohttp.ClientResponse) -> None:
-    """Read the body up to the limit; beyond it the connection is closed when the response is left."""
+def _first_lines(request: aiohttp.ClientRequest) -> bytes:
+    """Return how every request to a receiver begins: its target, and the headers that are always the same."""
+    names = ("Host", "Authorization", *_HEADERS)
+    lines = [f"{name}: {request.headers[name]}\r\n" for name in names if name in request.headers]
+    return f"POST {request.url.raw_path_qs} HTTP/1.1\r\n{''.join(lines)}".encode("ascii")
+
+
+def _request(head: bytes, message: Message) -> bytes:
+    """Return a whole request; raises ValueError for a header that might be read as two."""
+    if not "".join(message.headers.values()).isprintable():
+        raise ValueError("a header holds a line break or another control character")
+    lines = "".join([f"{name}: {value}\r\n" for name, value in message.headers.items()])
+    return b"%s%sContent-Length: %d\r\n\r\n%s" % (head, lines.encode("utf-8"), len(message.body), message.body)
+
+
+async def _read_off(body: aiohttp.StreamReader) -> None:
+    """Read the body up to the limit; beyond it the connection is closed when it is let go."""
+    if body.is_eof():
+        return
     size = 0
-    async for chunk in response.content.iter_any():
+    async for chunk in body.iter_any():
         size += len(chunk)
         if size > BODY_LIMIT:
             return

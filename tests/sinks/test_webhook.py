@@ -177,6 +177,25 @@ class TestWhatIsSent:
             sink.close()
         assert (outcomes, state.most, receiver.connections) == ([[Delivered("200")] * 8] * 2, 8, 8)
 
+    def test_what_the_address_holds_is_sent_as_http_has_it(self):
+        """User and password as basic authorization, path and query as they stand, the fragment not at all."""
+        with Receiver() as receiver:
+            place = f"127.0.0.1:{receiver.port}"
+            assert delivered(f"http://u:p%20w@{place}/a%2Fb/../c?d=%C3%A9&e#f", delivery()) == [Delivered("200")]
+        (request,) = receiver.received
+        assert request.line == "POST /a%2Fb/../c?d=%C3%A9&e HTTP/1.1"
+        assert (request.headers["host"], request.headers["authorization"]) == (place, "Basic dTpwIHc=")
+        assert int(request.headers["content-length"]) == len(request.body)
+
+    def test_a_line_break_makes_no_second_header(self):
+        """Refs hold none; one that did would be sent nowhere, and its neighbours are."""
+        with Receiver() as receiver:
+            batch = [delivery(1, ref="a\r\nX-Role: operator"), delivery(2)]
+            odd, plain = delivered(receiver.url, *batch, mode="cloudevents")
+        assert isinstance(odd, Retry)
+        assert "operator" not in odd.reason
+        assert (plain, len(receiver.received)) == (Delivered("200"), 1)
+
     def test_nothing_of_the_environment_and_no_cookie(self, monkeypatch: pytest.MonkeyPatch):
         """A proxy of the environment is not used, and a cookie is not kept."""
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
