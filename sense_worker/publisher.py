@@ -176,12 +176,12 @@ class LedgerLook:
         import sqlalchemy as sa
 
         from sense_worker.storage.engine import Database
-        from sense_worker.storage.tables import EventRow
+        from sense_worker.storage.schema import EVENT
 
         if self._database is None:
             self._database = Database(self._url)
         with self._database.read() as connection:
-            events = sa.select(sa.literal(1)).select_from(EventRow).where(sa.column("id") == event_id)
+            events = sa.select(sa.literal(1)).select_from(EVENT).where(EVENT.c.id == event_id)
             return connection.execute(events).first() is not None
 
     def close(self) -> None:

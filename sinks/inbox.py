@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-from sinks.inbox_tables import COLUMNS, shared_in
+from sinks.inbox_items import COLUMNS, shared_in
 from sinks.protocol import SinkBase
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
+from sinks.inbox_items import OPEN, STATES, InboxItem, shared_in
 from sinks.inbox_reading import View, in_view
-from sinks.inbox_tables import IS_SNOOZED, IS_UNNUMBERED, OPEN, STATES, InboxItem, counter, item, shared_in
+from sinks.inbox_tables import IS_SNOOZED, IS_UNNUMBERED, counter, item
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from sinks.inbox_tables import COLUMNS, IS_AWAY, IS_OPEN, OPEN, STATES, InboxItem, counter, item
+from sinks.inbox_items import COLUMNS, OPEN, STATES, InboxItem
+from sinks.inbox_tables import IS_AWAY, IS_OPEN, counter, item
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
-from sense_worker.storage import tables
+from sense_worker.storage import exec_tables
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import HEAD, VERSION_TABLE, migrate
 from sense_worker.tether import tethered
@@ -169,7 +169,7 @@ class Postgres:
         engine = sa.create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=sa.NullPool)
         with engine.begin() as connection:
             connection.exec_driver_sql(_CUT_OFF)
-            for table in [*reversed(tables.Tenant.metadata.sorted_tables), *inbox_tables.metadata.sorted_tables]:
+            for table in [*reversed(exec_tables.ExecRow.metadata.sorted_tables), *inbox_tables.metadata.sorted_tables]:
                 connection.exec_driver_sql(f"DELETE FROM {table.name}")
             step = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").scalar()
             return step == HEAD and connection.exec_driver_sql(_RELATIONS).scalar() == self._relations

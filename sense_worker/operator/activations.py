@@ -151,7 +151,7 @@ class Activations(Desk):
             secret = newest
             write_private(self._file(row.id), self._text(row, principal, secret))
 
-    def _secret_now(self, table: sa.Table, tenant: str, credential_id: str) -> str:
+    def _secret_now(self, table: sa.TableClause, tenant: str, credential_id: str) -> str:
         """Return the secret of a session or activation as its row is now."""
         with self._database.read() as connection:
             where = (table.c.tenant == tenant, table.c.id == credential_id)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from sense_worker.operator.acting import Acting
-    from sinks.inbox_tables import InboxItem
+    from sinks.inbox_items import InboxItem
 
 IDS = 1_000
 """Items of one change at most."""

@@ -133,7 +133,7 @@ class _Tenant:
             self._made.append("session")
         return self._made
 
-    def _row(self, table: sa.Table, what: str, key: dict[str, str], **values: object) -> None:
+    def _row(self, table: sa.TableClause, what: str, key: dict[str, str], **values: object) -> None:
         where = [table.c[name] == value for name, value in key.items()]
         if self._connection.execute(sa.select(sa.literal(1)).select_from(table).where(*where)).first() is None:
             self._connection.execute(sa.insert(table).values(**key, **values))

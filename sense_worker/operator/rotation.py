@@ -88,7 +88,7 @@ class Rotation(Activations):
             raise Conflict("session", f"{session_id} {how}", "issue another: `sense-worker session create`")
         return row
 
-    def _replace(self, change: Change, table: sa.Table, row: Any, secret: str, overlap_s: float) -> int | None:
+    def _replace(self, change: Change, table: sa.TableClause, row: Any, secret: str, overlap_s: float) -> int | None:
         """Put the new secret into the row, the one before beside it while the overlap lasts; returns its end."""
         ends_at = change.now + int(overlap_s * 1e6) if overlap_s > 0 else None
         previous = None if ends_at is None else row.secret

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 
 from sense_worker.storage.rows import Rows
 from sinks.inbox import Inbox
-from sinks.inbox_tables import STATES, counter, item
+from sinks.inbox_items import STATES
+from sinks.inbox_tables import counter, item
 from sinks.protocol import NoOptions
 
 if TYPE_CHECKING:

@@ -9,8 +9,10 @@ import sqlalchemy as sa
 
 from sense_worker.storage.rows import Rows
 from sinks.inbox import Inbox
+from sinks.inbox_indexes import metadata
+from sinks.inbox_items import COLUMNS, InboxItem
 from sinks.inbox_reading import Selection, View, read_items
-from sinks.inbox_tables import COLUMNS, InboxItem, item, metadata
+from sinks.inbox_tables import item
 from sinks.protocol import NoOptions, TransactionalSink
 from tests.sinks.deliveries import ACCEPTED_AT, delivery
 from tests.sinks.inboxes import SINK, counted, kept, last_numbers, recounted, write
@@ -130,7 +132,7 @@ def test_a_batch_that_is_undone_is_not_counted(database: Database):
 
 def test_the_fields_of_an_item_are_the_columns():
     """What is read and the table have the same names in the same order."""
-    assert InboxItem._fields == COLUMNS
+    assert InboxItem._fields == COLUMNS == tuple(column.name for column in item.columns)
     assert [column.name for column in item.primary_key] == ["event_id", "route_id"]
 
 

@@ -21,8 +21,9 @@ from hypothesis.stateful import (
 from sense_worker.storage.engine import Database
 from sense_worker.storage.rows import Rows
 from sinks import inbox_moves as moves
+from sinks.inbox_items import COLUMNS, STATES
 from sinks.inbox_reading import SELECTIONS, Selection, View, read_counts, read_items
-from sinks.inbox_tables import COLUMNS, STATES, counter, item
+from sinks.inbox_tables import counter, item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import SINK
 

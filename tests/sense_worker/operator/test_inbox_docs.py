@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sense_worker.settings import Settings
 from sinks import inbox_moves as moves
-from sinks.inbox_tables import STATES, counter, item
+from sinks.inbox_items import STATES
+from sinks.inbox_tables import counter, item
 from tests.sinks.deliveries import delivery
 from tests.sinks.inboxes import write
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
@@ -12,14 +12,14 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlmodel import SQLModel
+from sqlalchemy.dialects import postgresql
 
 from runtime_core.errors import LedgerBusy, SettingsError
-from sense_worker.storage import schema
+from sense_worker.storage import exec_tables, schema
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import HEAD, MIGRATIONS, VERSION_TABLE, check_schema, migrate, schema_step
 from sense_worker.tether import tethered
-from sinks import inbox_tables
+from sinks import inbox_indexes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,11 +40,11 @@ PROCESSES = 6
 
 def metadata() -> list[sa.MetaData]:
     """Return what the schema must equal."""
-    tables = [table for table in SQLModel.metadata.sorted_tables if table.name.startswith("sense_")]
+    tables = [table for table in exec_tables.ExecRow.metadata.sorted_tables if table.name.startswith("sense_")]
     ledger = sa.MetaData()
     for table in tables:
         table.to_metadata(ledger)
-    return [ledger, inbox_tables.metadata]
+    return [ledger, inbox_indexes.metadata]
 
 
 def differences(database: Database) -> list[object]:
@@ -91,6 +91,25 @@ def _about(process: subprocess.Popen[str], url: str) -> str:
 def test_the_steps_build_what_the_tables_say(database: Database) -> None:
     """What the migrations build equals the metadata of the ledger's and the inbox's tables."""
     assert differences(database) == []
+
+
+def test_statements_know_the_tables_as_they_are():
+    """What statements name of a table is its columns in their order, each of the type that the table says."""
+
+    def kind(column: sa.ColumnElement) -> tuple[object, ...]:
+        bare: Any = column.type.dialect_impl(postgresql.dialect())
+        while isinstance(bare, sa.TypeDecorator):
+            bare = bare.impl
+        return type(bare).__name__, getattr(bare, "length", None), getattr(bare, "none_as_null", None)
+
+    tables = {table.name: table for table in metadata()[0].sorted_tables}
+    named = [table for table in vars(schema).values() if isinstance(table, sa.TableClause)]
+
+    assert {table.name for table in named} == tables.keys() - {"sense_exec", "sense_audit_anchor"}
+    for table in named:
+        assert [(column.name, kind(column)) for column in table.columns] == [
+            (column.name, kind(column)) for column in tables[table.name].columns
+        ]
 
 
 def test_the_standing_activation_index_is_built(database: Database) -> None:
