@@ -16,8 +16,16 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from runtime_core.addresses import parse_networks
 from runtime_core.errors import SettingsError, printable
@@ -152,30 +160,29 @@ DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
 # 30 days bound a delay: what waits longer than the default retention is gone before it is due.
 Schedule = Annotated[
     tuple[Annotated[float, Field(ge=0, le=2_592_000)], ...],
-    NoDecode,
     BeforeValidator(_schedule),
     Field(min_length=1, max_length=64),
 ]
 
 
-Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
-Services = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_services)]
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], BeforeValidator(_networks)]
+Services = Annotated[tuple[str, ...], BeforeValidator(_services)]
 
 
 def _env_name(field: str) -> str:
     return "HCP_HOME" if field == "home" else PREFIX + field.upper()
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Every setting of a process. Frozen; `repr` masks secrets and passwords."""
 
-    model_config = SettingsConfigDict(
+    model_config = ConfigDict(
         frozen=True,
         extra="forbid",
+        validate_default=True,
         validate_by_name=True,
         validate_by_alias=True,
         alias_generator=_env_name,
-        case_sensitive=True,
         hide_input_in_errors=True,
     )
 
@@ -257,25 +264,13 @@ class Settings(BaseSettings):
         """Read `env` (None: the process's own). Raises SettingsError naming every setting that stops the start."""
         env = os.environ if env is None else env
         known = {_env_name(field) for field in cls.model_fields}
-        given = {name: value for name, value in env.items() if name in known}
+        given: dict[str, Any] = {name: value for name, value in env.items() if name in known}
         try:
-            settings = cls(**_Given(cls, given)())
+            settings = cls(**given)
         except ValidationError as error:
             raise _refusal(error) from None
         settings._unknown = tuple(sorted(name for name in env if _looks_like_ours(name) and name not in known))
         return settings
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the hook's signature
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Read nothing behind the caller's back: `load` says which environment."""
-        return (init_settings,)
 
     @model_validator(mode="before")
     @classmethod
@@ -331,17 +326,6 @@ class Settings(BaseSettings):
             (name, masked(value) if name in ("redis_url", "database_url") and isinstance(value, str) else value)
             for name, value in super().__repr_args__()
         ]
-
-
-class _Given(EnvSettingsSource):
-    """An environment source over a mapping instead of the process's own environment."""
-
-    def __init__(self, settings_cls: type[BaseSettings], env: Mapping[str, str]) -> None:
-        self._env = env
-        super().__init__(settings_cls)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return dict(self._env)
 
 
 def _looks_like_ours(name: str) -> bool:
