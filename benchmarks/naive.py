@@ -20,6 +20,7 @@ from sqlmodel import Session
 from runtime_core import pipeline
 from runtime_core.authority import Authority
 from sense_worker.attempts import judged, sink_view
+from sense_worker.home import audit_log
 from sense_worker.intake.door import Admitted, admit
 from sense_worker.intake.record import _accepted_event, _event_record
 from sense_worker.intake.stream import StreamEntry
@@ -30,7 +31,6 @@ from sense_worker.storage.engine import Database
 from sense_worker.storage.records import Claimed
 from sense_worker.storage.rows import Rows
 from sense_worker.vault import Vault
-from sense_worker.wiring import audit_log
 from sinks.inbox import Inbox
 from sinks.protocol import NoOptions
 from sinks.registry import Registry

@@ -15,10 +15,11 @@ from sense_worker.exec.calls import Calls
 from sense_worker.exec.celery_call import CALL_QUEUE, CALL_TASK
 from sense_worker.exec.process import exec_drain
 from sense_worker.exec.record import LANES
+from sense_worker.home import OPENING_FOLDER, sink_kinds
 from sense_worker.intake.step import IntakeStep
 from sense_worker.logs import configure, log
 from sense_worker.opening import Marks
-from sense_worker.wiring import OPENING_FOLDER, PoolProcess, delivery_drain, sink_kinds
+from sense_worker.wiring import PoolProcess, delivery_drain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

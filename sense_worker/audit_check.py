@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from runtime_core.audit_files import rotated_files
 from runtime_core.audit_verify import verify
 from runtime_core.errors import NotFound
+from sense_worker.home import CHAIN_FILE, chain_name
 from sense_worker.storage.anchors import anchors_of
 from sense_worker.storage.engine import Database
 from sense_worker.storage.rows import Rows
 from sense_worker.vault import Vault
-from sense_worker.wiring import CHAIN_FILE, chain_name
 
 if TYPE_CHECKING:
     from runtime_core.audit_verify import Problem

@@ -14,6 +14,7 @@ from runtime_core.adapters.walls import posture_report
 from runtime_core.audit_chain import ChainedAudit
 from runtime_core.errors import HcpError, PackError
 from runtime_core.manifest import parse_manifest
+from sense_worker.home import sink_host
 from sense_worker.hubs.places import desktop_keyring
 from sense_worker.server import find_program, server_facts
 from sense_worker.storage.engine import Database
@@ -21,7 +22,6 @@ from sense_worker.storage.migrate import check_schema
 from sense_worker.storage.schema import PACK, REVISION
 from sense_worker.up_file import discover_redis_url
 from sense_worker.vault import Vault
-from sense_worker.wiring import sink_host
 from sinks.registry import Registry
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Sending a lane's Celery message from a process that is no Celery worker: readers, sweep, command line.
 
 Best effort: a message that cannot be sent is made up for by the sweep. Celery is loaded when the first one is sent:
-it costs a reader a third of its start, and most readers never ring.
+it costs a reader a third of its start, and most readers never ring. So is redis-py, which a command does without.
 """
 
 from __future__ import annotations
@@ -9,11 +9,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from redis.exceptions import RedisError
-
-from sense_worker.doorbell import Doorbell
 from sense_worker.up_file import discover_redis_url
-from sense_worker.wiring import redis_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,6 +25,7 @@ def sender(settings: Settings) -> Callable[[str], None]:
 
     def send(lane: str) -> None:
         from kombu.exceptions import OperationalError
+        from redis.exceptions import RedisError
 
         from sense_worker.app import make_app, send_drain
 
@@ -47,6 +44,11 @@ def ring_by(settings: Settings) -> Callable[[Iterable[str]], None]:
         url = discover_redis_url(settings)
         if url is None:
             return
+        from redis.exceptions import RedisError
+
+        from sense_worker.doorbell import Doorbell
+        from sense_worker.wiring import redis_client
+
         named = settings.model_copy(update={"redis_url": url})
         with contextlib.suppress(RedisError), redis_client(named) as client:
             Doorbell(client, sender(named)).ring(lanes)

@@ -21,14 +21,14 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
+from typing import TYPE_CHECKING
 
 from runtime_core.errors import Conflict, SettingsError
 from sense_worker.claim import claim, holder
 from sense_worker.settings import masked
+
+if TYPE_CHECKING:
+    import redis
 
 OLDEST = (7, 0)
 NO_EVICTION = "noeviction"
@@ -86,10 +86,12 @@ def find_program(search_path: str | None = None) -> ServerProgram:
 
 def check_server(url: str) -> ServerFacts:
     """Return what the server at `url` is. Raises SettingsError where it is away, older than 7.0, or may evict."""
+    from redis.exceptions import RedisError
+
     place = "SENSE_REDIS_URL"
     try:
         facts = server_facts(url)
-    except redis.RedisError as error:
+    except RedisError as error:
         reason = f"{masked(url)} cannot be asked: {error}"
         raise SettingsError(place, reason, "start it, or unset the setting for a private server") from None
     if not _at_least(facts.version):
@@ -113,15 +115,22 @@ def server_facts(url: str, *, timeout_s: float = 5.0) -> ServerFacts:
 
 def answers(url: str, *, timeout_s: float = 1.0) -> bool:
     """Say whether a server at `url` answers now; one that still loads its data does not."""
+    from redis.exceptions import RedisError
+
     try:
         with connect(url, timeout_s=timeout_s) as client:
             return bool(client.ping())
-    except redis.RedisError:
+    except RedisError:
         return False
 
 
 def connect(url: str, *, timeout_s: float) -> redis.Redis:
     """Return a client for questions about the server: one try, so that its answer is about now; answers are text."""
+    # redis-py takes 0.13 s of CPU to load, which who only names a server's place does not pay.
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
     return redis.Redis.from_url(
         url,
         socket_timeout=timeout_s,

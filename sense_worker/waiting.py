@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import redis
-
 from sense_worker.server import connect
 from sense_worker.wire import GROUP, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import redis
 
 
 class Waiting(NamedTuple):
@@ -75,7 +75,7 @@ def _last_read(answer: Any) -> str:
 
 def _absent(answer: Any) -> bool:
     """Say whether a stream or its group does not exist; any other error is raised."""
-    if not isinstance(answer, redis.ResponseError):
+    if not isinstance(answer, Exception):
         return False
     if str(answer).lower().startswith(("no such key", "nogroup")):
         return True
@@ -86,12 +86,14 @@ def stream_counts(url: str | None, tenant: str) -> tuple[int | None, int | None]
     """Return how many entries stand on a tenant's stream, and how many of them are pending; None where it is away."""
     if url is None:
         return None, None
+    from redis.exceptions import RedisError  # late, as in `server`
+
     try:
         with connect(url, timeout_s=2) as client:
             asked = client.pipeline(transaction=False)
             asked.xlen(stream_of(tenant))
             asked.xpending(stream_of(tenant), GROUP)
             length, pending = asked.execute(raise_on_error=False)
-    except redis.RedisError:
+    except RedisError:
         return None, None
     return int(length), int(pending["pending"]) if isinstance(pending, dict) else 0

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sense_worker.home import chain_name
 from sense_worker.hubs.kept import KeptHub
 from sense_worker.hubs.places import DesktopPlace, FilePlace
-from sense_worker.wiring import chain_name
 
 if TYPE_CHECKING:
     from sense_worker.settings import Settings

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from runtime_core.audit import AuditRecord
 from runtime_core.errors import CONTROL_PLANE, REQUIRES_OPERATOR, Denied, NotFound, UsageError
+from sense_worker.home import chain_name
 from sense_worker.operator.acting import authenticate, identify
 from sense_worker.server import socket_path
 from sense_worker.settings import OVERLAP_LIMIT_S
@@ -18,7 +19,6 @@ from sense_worker.storage.authority import SqlAuthoritySource, bump_authority, l
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.schema import PRINCIPAL, PROJECT, SINK
 from sense_worker.up_file import discover_redis_url
-from sense_worker.wiring import chain_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from runtime_core.audit import AuditRecord
 from runtime_core.errors import Conflict, SettingsError, UsageError
 from runtime_core.grants import ANY_PACK, Capability
+from sense_worker.home import audit_log
 from sense_worker.operator.acting import Acting, SessionFile, identify, read_session
 from sense_worker.operator.desk import new_id, new_secret
 from sense_worker.operator.names import plain_id, tenant_name
@@ -24,7 +25,6 @@ from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import each_database, migrate
 from sense_worker.storage.schema import GRANT, PRINCIPAL, SESSION, SINK, TENANT
 from sense_worker.vault import Vault
-from sense_worker.wiring import audit_log
 
 if TYPE_CHECKING:
     from sense_worker.settings import Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from sense_worker.held_file import Held
+from sense_worker.home import audit_log, sink_kinds
 from sense_worker.operator.acting import SessionFile, held_session
 from sense_worker.operator.connections import Connections
 from sense_worker.operator.grants import Grants
@@ -23,7 +24,6 @@ from sense_worker.ring import ring_by
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
 from sense_worker.vault import Vault
-from sense_worker.wiring import audit_log, sink_kinds
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,6 +17,7 @@ from runtime_core.authority import Authority
 from runtime_core.errors import ROUTE_GONE, SINK_MISSING, NotFound, UsageError
 from runtime_core.event import delivery_id, parse_delivery_id
 from sense_worker.attempts import judged, standing_route
+from sense_worker.home import chain_name
 from sense_worker.operator.desk import Desk, need_sink
 from sense_worker.storage.anchors import keep_anchor
 from sense_worker.storage.authority import versions
@@ -26,7 +27,6 @@ from sense_worker.storage.records import AttemptRecord, Claimed
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.schema import DELIVERY, EVENT, ROUTE
 from sense_worker.storage.states import REPLAYABLE, State
-from sense_worker.wiring import chain_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

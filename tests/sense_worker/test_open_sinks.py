@@ -11,10 +11,10 @@ import pytest
 from runtime_core.errors import UsageError
 from sense_worker import open_sinks, opening
 from sense_worker.drain import Drain, Work
+from sense_worker.home import OPENING_FOLDER
 from sense_worker.open_sinks import OpenSink
 from sense_worker.opening import Marks
 from sense_worker.storage.rows import Rows as Statements
-from sense_worker.wiring import OPENING_FOLDER
 from sinks.protocol import Delivered, SinkBase
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench

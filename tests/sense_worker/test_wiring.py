@@ -12,10 +12,11 @@ from cryptography.fernet import Fernet
 from runtime_core.errors import AuditUnavailable, LedgerBusy, SettingsError
 from sense_worker import wiring
 from sense_worker.drain import Drain
+from sense_worker.home import chain_name
 from sense_worker.settings import Settings
 from sense_worker.storage.engine import Database
 from sense_worker.vault import Vault
-from sense_worker.wiring import PoolProcess, chain_name, delivery_drain
+from sense_worker.wiring import PoolProcess, delivery_drain
 from tests.provision import Rows
 
 if TYPE_CHECKING:

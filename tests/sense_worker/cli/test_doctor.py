@@ -8,10 +8,10 @@ import pytest
 
 from runtime_core.adapters.walls import posture_report
 from sense_worker.doctor import examine
+from sense_worker.home import PLUGINS_FILE
 from sense_worker.hubs.places import Desktop
 from sense_worker.operator import Operator
 from sense_worker.settings import Settings
-from sense_worker.wiring import PLUGINS_FILE
 from tests.sense_worker.cli.notes_home import install
 from tests.sinks.sites import Site
 

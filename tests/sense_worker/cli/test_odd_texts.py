@@ -11,12 +11,12 @@ import pytest
 import sqlalchemy as sa
 
 from runtime_core.audit import AuditRecord
+from sense_worker.home import audit_log
 from sense_worker.operator import Operator
 from sense_worker.settings import Settings
 from sense_worker.storage import schema, tables
 from sense_worker.storage.engine import Database
 from sense_worker.vault import Vault
-from sense_worker.wiring import audit_log
 from sinks.inbox_tables import item
 from tests.provision import SURFACE, write_pack
 
