@@ -166,12 +166,13 @@ class ExecBench:
         """Return a drain, as a process of its own would have one."""
         return ExecDrain(self.engine(width))
 
-    def engine(self, width: int = 4) -> Engine:
+    def engine(self, width: int = 4, settle_s: float = 0.0) -> Engine:
         """Return an engine, as a process of its own would have one."""
         cancellations = Cancellations()
         self.event_of: Callable[[str], threading.Event | None] = cancellations.of
         runner = self.runner(cancellations)
-        return Engine(self.ports, self.relaxed, runner, self.vault, self.redis, width=width, keep_s=KEEP_S)
+        limits = {"keep_s": KEEP_S, "settle_s": settle_s}
+        return Engine(self.ports, self.relaxed, runner, self.vault, self.redis, width=width, **limits)
 
     def runner(self, cancellations: Cancellations) -> Runner:
         """Return what runs requests in a process."""

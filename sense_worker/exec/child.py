@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STOP_S = 12.0
 """A reader has 15 s to stop."""
+SETTLE_S = 0.05
+"""How long an answered read waits to be settled together with others: a dozen of a client that asks without a pause."""
 REQUESTS = StreamKind(stream_of_exec, "sense:reclaim:exec", EXEC_HEALTH_KEY)
 
 
@@ -33,7 +35,7 @@ class Reading:
 
     def __init__(self, settings: Settings, ports: Ports) -> None:
         vault = Vault.load(settings)
-        self._engine = build_engine(settings, ports, vault)
+        self._engine = build_engine(settings, ports, vault, SETTLE_S)
         recorder = ExecRecorder(
             ports, relaxed_database(settings), vault, redis_client(settings), settings.exec_result_s, self._engine
         )
@@ -50,9 +52,7 @@ class Reading:
     def _own(self) -> None:
         while self._engine.busy or not self._stop.is_set():
             try:
-                heard = self._engine.hear(LOOK_S)
-                if heard:
-                    self._engine.settle(heard, None)
+                self._engine.settle(self._engine.hear(LOOK_S), None)
                 if self._engine.busy:
                     self._engine.tend()
             except (LedgerBusy, RedisError) as error:

@@ -2,7 +2,8 @@
 
 A drain feeds one with what it claims from a lane; a reader feeds one with the reads it has just recorded. One thread
 owns what has ended: sixteen requests at once cost a commit and not sixteen. A read is answered before it is settled: if
-this process dies in between it runs again, and its client has its first answer. A write is answered after, because its
+this process dies in between it runs again, and its client has its first answer. So it may also wait a moment for others
+to be settled with. A write is answered after, because its
 row is what keeps it from running twice.
 """
 
@@ -19,7 +20,7 @@ from redis.exceptions import RedisError
 
 from runtime_core.errors import LedgerBusy
 from sense_worker.exec.record import LEASE_S, cancel_key
-from sense_worker.exec.replies import encoded, push
+from sense_worker.exec.replies import push
 from sense_worker.exec.rest import reply_to
 from sense_worker.exec.run import Done
 from sense_worker.storage.exec_ledger import ClaimedExec, ExecLedger, ExecSettlement
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from runtime_core.authority import Authority
     from sense_worker.exec.replies import Reply
+    from sense_worker.exec.rest import Opened
     from sense_worker.exec.run import Runner
     from sense_worker.ports import Ports
     from sense_worker.storage.engine import Database
@@ -46,6 +48,7 @@ News = Done | ClaimedExec | None
 
 class _Running(NamedTuple):
     claimed: ClaimedExec
+    opened: Opened | None
     cancelled: threading.Event
 
 
@@ -62,6 +65,7 @@ class Engine:
         *,
         width: int,
         keep_s: float,
+        settle_s: float = 0.0,
     ) -> None:
         self._ports = ports
         self._relaxed = relaxed
@@ -70,12 +74,15 @@ class Engine:
         self._redis = client
         self._width = width
         self._keep_s = keep_s
+        self._settle_s = settle_s
         self._ledger = ExecLedger(ports.requests)
         self._lock = threading.Lock()
         self._running: dict[bytes, _Running] = {}
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(width, thread_name_prefix="exec")
-        self._tended = time.monotonic()
+        self._ended: list[Done] = []
+        self._ended_at = 0.0
+        self._looked = self._tended = time.monotonic()
 
     @property
     def free(self) -> int:
@@ -84,8 +91,8 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs."""
-        return bool(self._running)
+        """Whether anything runs, or has ended and is not settled."""
+        return bool(self._running or self._ended)
 
     def start(
         self,
@@ -93,15 +100,16 @@ class Engine:
         authorities: Mapping[str, Authority],
         now: int,
         unwanted: Collection[bytes] = (),
+        opened: Mapping[bytes, Opened] | None = None,
     ) -> None:
         """Run claimed requests; `authorities` and the database's clock `now` are of the transaction that claimed.
 
-        Those whose id is in `unwanted` were cancelled before their start.
+        Those whose id is in `unwanted` were cancelled before their start; what is in `opened` need not be opened.
         """
         self._runner.saw_clock(now)
         claimed_at = time.monotonic()
         for one in claims:
-            running = _Running(one, threading.Event())
+            running = _Running(one, opened.get(one.id) if opened else None, threading.Event())
             if one.id in unwanted:
                 running.cancelled.set()
             with self._lock:
@@ -113,8 +121,10 @@ class Engine:
         self._news.put(None)
 
     def hear(self, wait_s: float) -> list[News]:
-        """Return all that is to hear, waiting for the first of it."""
+        """Return all that is to hear, waiting for the first of it while what has ended can wait."""
         heard: list[News] = []
+        if self._ended:
+            wait_s = min(wait_s, max(0.001, self._ended_at + self._settle_s - time.monotonic()))
         try:
             heard.append(self._news.get(timeout=wait_s))
             while True:
@@ -125,7 +135,8 @@ class Engine:
     def settle(self, heard: Sequence[News], lane: str | None) -> None:
         """Answer and settle what has ended; claim from `lane` what there is room for, in the same transaction.
 
-        Raises LedgerBusy where the database was away for as long as a lease lasts, and RedisError.
+        Without a lane reads that are answered wait for up to `settle_s` for others, to be settled with them. Raises
+        LedgerBusy where the database was away for as long as a lease lasts, and RedisError.
         """
         done = [one for one in heard if isinstance(one, Done)]
         self._push([self._reply(one) for one in done if not one.write and not one.answered])
@@ -133,20 +144,27 @@ class Engine:
             for one in heard:
                 if one is not None:
                     self._running.pop((one.claimed if isinstance(one, Done) else one).id, None)
-        if not done and lane is None:
+        if done and not self._ended:
+            self._ended_at = time.monotonic()
+        self._ended += done
+        if lane is None and not self._pressing():
             return
+        done, self._ended = self._ended, []
         aliased = self._until_settled(done, lane)
         self._push([*(self._reply(one) for one in done if one.write), *aliased])
 
     def tend(self) -> bool:
         """Look after what runs: end what is cancelled, keep its lease. Returns whether leases were kept now."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_S:
+            return False
+        self._looked = now
         running = list(self._running.values())
         unwanted = self._unwanted([one.claimed for one in running])
         for one in running:
             force = unwanted.get(one.claimed.id)
             if force is not None and (force or not self._runner.writes(one.claimed)):
                 one.cancelled.set()
-        now = time.monotonic()
         if now - self._tended < RENEW_S:
             return False
         self._tended = now
@@ -160,13 +178,19 @@ class Engine:
         self._pool.shutdown(wait=True)
 
     def _execute(self, running: _Running, authority: Authority, claimed_at: float) -> None:
-        done = self._runner.run(running.claimed, running.cancelled, authority, claimed_at)
+        done = self._runner.run(running.claimed, running.cancelled, authority, claimed_at, running.opened)
         if done is not None and not done.write and len(self._running) == 1:
             # Nothing else to answer with it in one trip: its client need not wait for the owner's turn.
             with suppress(RedisError):
                 self._push([self._reply(done)])
                 done = done._replace(answered=True)
         self._news.put(running.claimed if done is None else done)
+
+    def _pressing(self) -> bool:
+        """Whether what has ended must be settled now: a client waits for that, or the first has waited long enough."""
+        if any(one.write or one.claimed.keyed for one in self._ended):
+            return True
+        return bool(self._ended) and time.monotonic() - self._ended_at >= self._settle_s
 
     def _until_settled(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
         """Settle and claim; a database that is away for a moment is asked again while the leases last."""
@@ -182,7 +206,7 @@ class Engine:
 
     def _settle_and_claim(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
         settlements = [
-            ExecSettlement(one.claimed, one.envelope.ok, one.envelope.error, self._vault.seal(encoded(one.envelope)))
+            ExecSettlement(one.claimed, one.envelope.ok, one.envelope.error, self._vault.seal(one.encoded))
             for one in done
         ]
         free = 0 if lane is None else self.free
@@ -209,7 +233,7 @@ class Engine:
         return {one.id: mark == b"force" for one, mark in marks if mark is not None}
 
     def _reply(self, one: Done) -> Reply:
-        return reply_to(self._vault, one.claimed, encoded(one.envelope))
+        return reply_to(self._vault, one.claimed, one.encoded, one.secret)
 
     def _push(self, replies: Sequence[Reply]) -> None:
         if replies:

@@ -60,13 +60,14 @@ def _wrap(settings: Settings, cancelled: Callable[[str], threading.Event | None]
     return WrapAdapter(settings.home / "jails", cancelled, ceilings=most, hidden=(settings.home,))
 
 
-def build_engine(settings: Settings, ports: Ports, vault: Vault) -> Engine:
-    """Return this process's engine; its threads start with its first request."""
+def build_engine(settings: Settings, ports: Ports, vault: Vault, settle_s: float = 0.0) -> Engine:
+    """Return this process's engine; its threads start with its first request. `settle_s`: see `Engine.settle`."""
     cancellations = Cancellations()
     runner = Runner(ports, build_runtime(settings, ports, vault, cancellations.of), vault, cancellations)
     client = redis_client(settings)
     relaxed = relaxed_database(settings)
-    return Engine(ports, relaxed, runner, vault, client, width=settings.exec_width, keep_s=settings.exec_result_s)
+    limits = {"keep_s": settings.exec_result_s, "settle_s": settle_s}
+    return Engine(ports, relaxed, runner, vault, client, width=settings.exec_width, **limits)
 
 
 def relaxed_database(settings: Settings) -> Database:

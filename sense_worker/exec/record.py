@@ -18,7 +18,7 @@ from runtime_core.envelope import ResultEnvelope
 from runtime_core.errors import CANCELLED
 from sense_worker.exec.door import Asked, RefusedExec, Withdrawn, admit_exec, exec_id
 from sense_worker.exec.replies import REFUSED, Reply, encoded, make_reply, push
-from sense_worker.exec.rest import put_to_rest, reply_to
+from sense_worker.exec.rest import Opened, put_to_rest, reply_to
 from sense_worker.intake.dead import dead_record
 from sense_worker.intake.door import Turned
 from sense_worker.intake.record import Recorded
@@ -76,9 +76,10 @@ class ExecRecorder:
         database = self._relaxed if work.all_start_here(self._engine) else self._ports.requests
         with database.write() as connection:
             now = self._write(connection, work, redis_now)
-        if self._engine is not None:
+        if self._engine is not None and work.born:
             # Read again: what was withdrawn before these rows were committed holds for what starts now.
-            self._engine.start(work.born, self._ports.authorities.newest(tenants), now)
+            claims, opened = [one for one, _ in work.born], {one.id: opened for one, opened in work.born}
+            self._engine.start(claims, self._ports.authorities.newest(tenants), now, opened=opened)
         return [self._answer(work)]
 
     def bury(self, entry: StreamEntry, word: str, detail: str) -> Recorded:
@@ -97,7 +98,7 @@ class ExecRecorder:
     def _write(self, connection: sa.Connection, work: _Batch, redis_now: int) -> int:
         now = self._ports.requests.now(connection)
         new = self._new(connection, work, redis_now, now)
-        self._ledger.insert(connection, [self._born(work, row, now) for row in new])
+        self._ledger.insert(connection, [self._born(work, one, row, now) for one, row in new])
         for one in work.withdrawn:
             self._withdraw(connection, work, one, now)
         if work.records:
@@ -112,7 +113,7 @@ class ExecRecorder:
             self._ports.ledger.insert_dead(connection, [dead_record(one, now) for one in turned])
             self._ports.audit.append([_refuse_record(one) for one in work.refused])
 
-    def _new(self, connection: sa.Connection, work: _Batch, redis_now: int, now: int) -> list[ExecRecord]:
+    def _new(self, connection: sa.Connection, work: _Batch, redis_now: int, now: int) -> list[tuple[Asked, ExecRecord]]:
         """Return the rows to insert; what is known by id or key is answered, refused, or waits for the first one."""
         asked = {row.id: (one, row) for one in work.asked for row in [self._row(one, redis_now, now)]}
         rows = [row for _, row in asked.values()]
@@ -121,12 +122,12 @@ class ExecRecorder:
             self._ledger.lock_keys(connection, keyed)
         known = {one.id: one for one in self._ledger.known(connection, rows)}
         by_key = {one.key: one for one in known.values() if one.idempotency_key is not None}
-        new: list[ExecRecord] = []
+        new: list[tuple[Asked, ExecRecord]] = []
         for one, row in asked.values():
             key = (row.tenant, row.principal, row.idempotency_key)
             before = known.get(row.id) or by_key.get(key)
             if before is None:
-                new.append(row)
+                new.append((one, row))
                 if row.idempotency_key is not None:
                     by_key[key] = _known(row)
             elif before.request_hash != row.request_hash:
@@ -135,11 +136,11 @@ class ExecRecorder:
             elif before.id == row.id or before.state == DONE:
                 self._answer_known(work, one.sender, before)
             else:
-                new.append(row._replace(idempotency_key=None, alias_of=before.id, due_at=NEVER))
+                new.append((one, row._replace(idempotency_key=None, alias_of=before.id, due_at=NEVER)))
         work.accepted = len(new)
         return new
 
-    def _born(self, work: _Batch, row: ExecRecord, now: int) -> ExecRecord:
+    def _born(self, work: _Batch, one: Asked, row: ExecRecord, now: int) -> ExecRecord:
         """Let an interactive read start in this process while there is room; the others are rung for."""
         if row.alias_of is not None:
             return row
@@ -148,7 +149,7 @@ class ExecRecorder:
             work.ring.add(row.lane)
             return row
         born, claimed = row.claimed(secrets.token_hex(8), now + int(LEASE_S * 1e6))
-        work.born.append(claimed)
+        work.born.append((claimed, Opened(one.sender.secret, row.project, one.envelope)))
         return born
 
     def _row(self, one: Asked, redis_now: int, now: int) -> ExecRecord:
@@ -224,7 +225,7 @@ class _Batch:
         self.replies: list[Reply] = []
         self.cancelled: list[tuple[bytes, bool]] = []
         self.records: list[AuditRecord] = []
-        self.born: list[ClaimedExec] = []
+        self.born: list[tuple[ClaimedExec, Opened]] = []
         """Requests that start in this process once their rows have committed."""
         self.ring: set[str] = set()
         self.counts: dict[str, int] = {}

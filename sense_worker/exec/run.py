@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from runtime_core import errors
 from runtime_core.audit import AuditRecord
-from runtime_core.envelope import ResultEnvelope, check_envelope
+from runtime_core.envelope import ResultEnvelope
 from runtime_core.errors import AuditUnavailable
 from runtime_core.execution import ExecFacts, execute
 from sense_worker.drain import RECHECK_S
 from sense_worker.exec.replies import encoded
-from sense_worker.exec.request import ExecRequest, parse_request
-from sense_worker.exec.rest import from_rest
+from sense_worker.exec.rest import open_rest
 from sense_worker.logs import log
 from sense_worker.storage.exec_ledger import ExecLedger
 from sinks.raised import origin
@@ -22,9 +21,11 @@ from sinks.raised import origin
 if TYPE_CHECKING:
     import threading
     from collections.abc import Iterator
+    from typing import Self
 
     from runtime_core.authority import Authority
     from runtime_core.runtime import Runtime
+    from sense_worker.exec.rest import Opened
     from sense_worker.ports import Ports
     from sense_worker.storage.exec_ledger import ClaimedExec
     from sense_worker.vault import Vault
@@ -38,10 +39,20 @@ class Done(NamedTuple):
 
     claimed: ClaimedExec
     envelope: ResultEnvelope
+    encoded: bytes
+    """The envelope as it is sealed."""
     write: bool
     """A write began: it is answered only after its row says that it is done."""
+    secret: bytes | None
+    """Of the request, where it was opened."""
     answered: bool = False
     """Its client has its answer already."""
+
+    @classmethod
+    def failed(cls, claimed: ClaimedExec, error: str, *, write: bool, secret: bytes | None = None) -> Self:
+        """Return the end of a request without a result."""
+        envelope = ResultEnvelope(False, claimed.pack_id, claimed.verb_key, None, error)
+        return cls(claimed, envelope, encoded(envelope), write, secret)
 
 
 class Cancellations:
@@ -86,17 +97,23 @@ class Runner:
         return claimed.id in self._writing
 
     def run(
-        self, claimed: ClaimedExec, cancelled: threading.Event, authority: Authority, claimed_at: float
+        self,
+        claimed: ClaimedExec,
+        cancelled: threading.Event,
+        authority: Authority,
+        claimed_at: float,
+        opened: Opened | None = None,
     ) -> Done | None:
         """Run a request and return how it ended; None where that must not be told, and its lease is left to run out.
 
         `authority` is what stood at the claim, at a moment of this process's monotonic clock: a run that starts more
-        than 100 ms later, and a later step of a composite, reads it again (as deliveries do, DESIGN §6.4).
+        than 100 ms later, and a later step of a composite, reads it again (as deliveries do, DESIGN §6.4). `opened` is
+        the request where it is at hand.
         Never raises: what nobody expected is an error of this request alone, told without its text.
         """
         try:
             with self._cancellations.running(claimed.id.hex(), cancelled):
-                return self._run(claimed, cancelled, authority, claimed_at)
+                return self._run(claimed, cancelled, authority, claimed_at, opened or open_rest(self._vault, claimed))
         except AuditUnavailable:
             return None
         except Exception as error:  # noqa: BLE001 - its text may hold args
@@ -104,26 +121,19 @@ class Runner:
             log().error("command failed unexpectedly", **what)
             if self.writes(claimed):
                 return None
-            return Done(
-                claimed, ResultEnvelope(False, claimed.pack_id, claimed.verb_key, None, "failed: internal"), False
-            )
+            return Done.failed(claimed, "failed: internal", write=False)
         finally:
             self._writing.discard(claimed.id)
 
-    def _run(self, claimed: ClaimedExec, cancelled: threading.Event, authority: Authority, claimed_at: float) -> Done:
-        _, plain = from_rest(self._vault, claimed.sealed)
-        request = parse_request(plain)
-        if not isinstance(request, ExecRequest):
-            raise TypeError("a row holds a request to run")
-        envelope = check_envelope(request.envelope)
+    def _run(
+        self, claimed: ClaimedExec, cancelled: threading.Event, authority: Authority, claimed_at: float, opened: Opened
+    ) -> Done:
         unrun = self._unrun(claimed, cancelled)
         if unrun is not None:
             self._runtime.audit.append([_unrun_record(claimed, unrun)])
-            return Done(
-                claimed, ResultEnvelope(False, envelope.pack_id, envelope.verb_key, None, unrun), claimed.lapsed_write
-            )
+            return Done.failed(claimed, unrun, write=claimed.lapsed_write, secret=opened.secret)
         facts = ExecFacts(
-            *(claimed.tenant, claimed.session_id, request.project_id, envelope),
+            *(claimed.tenant, claimed.session_id, opened.project, opened.envelope),
             *(claimed.id.hex(), claimed.deadline_at),
         )
 
@@ -133,7 +143,12 @@ class Runner:
 
         runtime = self._runtime._replace(authority=newest, may_begin=lambda _: self._may_begin(claimed))
         call = execute(runtime, facts)
-        return Done(claimed, _bounded(call.envelope()), self.writes(claimed))
+        envelope = call.envelope()
+        body = encoded(envelope)
+        if len(body) > RESULT_LIMIT:
+            envelope = envelope._replace(ok=False, result=None, error=errors.OVER_OUTPUT.format(RESULT_LIMIT))
+            body = encoded(envelope)
+        return Done(claimed, envelope, body, self.writes(claimed), opened.secret)
 
     def _unrun(self, claimed: ClaimedExec, cancelled: threading.Event) -> str | None:
         """Tell why a request is not started: a process died in its write, or nobody waits for it any more."""
@@ -155,12 +170,6 @@ class Runner:
 
     def _now(self) -> int:
         return time.time_ns() // 1000 + self._ahead
-
-
-def _bounded(envelope: ResultEnvelope) -> ResultEnvelope:
-    if len(encoded(envelope)) <= RESULT_LIMIT:
-        return envelope
-    return envelope._replace(ok=False, result=None, error=errors.OVER_OUTPUT.format(RESULT_LIMIT))
 
 
 def _unrun_record(claimed: ClaimedExec, reason: str) -> AuditRecord:

@@ -14,6 +14,8 @@ EXEC_HEALTH_KEY = "sense:health:exec"
 FUTURE_ID_MICROS = 5_000_000
 """A stream id this far ahead of Redis's clock was written by somebody with a wrong or wilful clock (DESIGN §4)."""
 FUTURE_ID_SHOWN_MICROS = 60_000_000
+WRITTEN_EVERY_MICROS = 200_000
+"""How often a reader that goes from batch to batch says so: each time is a round trip, and health looks at seconds."""
 
 
 class Pulse:
@@ -24,6 +26,7 @@ class Pulse:
         self._name = name
         self._key = key
         self._finished_at = 0
+        self._written: tuple[int, str] = (0, "")
         self._future_until = 0
         self._entries = 0
 
@@ -36,7 +39,9 @@ class Pulse:
         """A turn is done: entries were recorded, or there were none."""
         self._finished_at = redis_now
         self._entries += entries
-        self.write(redis_now, "ok")
+        at, state = self._written
+        if not entries or state != "ok" or redis_now - at >= WRITTEN_EVERY_MICROS:
+            self.write(redis_now, "ok")
 
     def write(self, redis_now: int, state: str) -> None:
         """Write the field; `state` is `ok` or what keeps entries from being recorded."""
@@ -48,6 +53,7 @@ class Pulse:
             "entries": self._entries,
         }
         self._redis.hset(self._key, self._name, json.dumps(field))
+        self._written = redis_now, state
 
     def leave(self) -> None:
         """Take the field away: this process ends in order."""

@@ -104,14 +104,13 @@ class IntakeLoop:
                 away, pause = False, 0.05
 
     def leave(self) -> None:
-        """Take its field of the health hash away: this process ends in order."""
+        """End in order: acknowledge what is done, take its field of the health hash away. Raises RedisError."""
+        self._acknowledge()
         self._pulse.leave()
 
     def turn(self) -> None:
         """Take over what dead readers left, read a batch, record it. Raises RedisError where Redis is away."""
         self._refresh_tenants()
-        if self._unacknowledged:
-            self._acknowledge([])
         if not self._tenants:
             self._stop.wait(TENANTS_EVERY_S)
             self._pulse.finished(self._streams.micros(), 0)
@@ -121,12 +120,7 @@ class IntakeLoop:
             self._reclaim_at = now + self._reclaim_s
             for entry in self._streams.take_over(self._tenants, 2 * self._reclaim_s):
                 self._handle_alone(entry)
-        entries: list[StreamEntry] = []
-        if self._lost_reply:
-            entries = self._streams.read_own(self._tenants)
-            self._lost_reply = bool(entries)
-        entries = entries or self._streams.read(self._tenants)
-        redis_now = self._streams.micros()
+        entries, redis_now = self._read(), self._streams.clock
         for entry in entries:
             self._pulse.saw(entry.micros, redis_now)
         for part in by_bytes(entries, self._batch_bytes):
@@ -143,6 +137,18 @@ class IntakeLoop:
             log().warning("ledger busy", error=str(error))
         self._tenants_at = time.monotonic()
 
+    def _read(self) -> list[StreamEntry]:
+        """Acknowledge what was done in the turn before, and read what is next."""
+        if self._lost_reply:
+            self._acknowledge()  # what was done is not one's own any more
+            entries = self._streams.read_own(self._tenants)
+            self._lost_reply = bool(entries)
+            if entries:
+                return entries
+        entries = self._streams.read(self._tenants, self._unacknowledged)
+        self._unacknowledged = []
+        return entries
+
     def _handle_alone(self, entry: StreamEntry) -> None:
         """Handle an entry that was in hand when a reader died: marked first, so that its death by it is counted."""
         died = self._streams.mark_alone(entry)
@@ -150,7 +156,9 @@ class IntakeLoop:
             done = self._bury(entry, f"its process died {died} times while handling it alone")
         else:
             done = self._handle([entry], self._streams.micros())
-        if not done:
+        if done:
+            self._acknowledge()
+        else:
             self._streams.unmark_alone(entry)
 
     def _handle(self, entries: Sequence[StreamEntry], redis_now: int, tries: int = 1) -> bool:
@@ -215,9 +223,14 @@ class IntakeLoop:
                     return None
                 pause = min(2 * pause, PAUSE_CEILING_S)
 
-    def _finish(self, entries: Sequence[StreamEntry], recorded: Iterable[Recorded], claimed_at: float) -> None:
-        """Acknowledge what has committed, then hand over what is local and ring for the rest."""
-        self._acknowledge(entries)
+    def _finish(self, entries: Sequence[StreamEntry], recorded: Sequence[Recorded], claimed_at: float) -> None:
+        """Acknowledge what has committed, hand over what is local and ring for the rest.
+
+        The acknowledgement goes with the next read, unless a sink may take its time before that.
+        """
+        self._unacknowledged += entries
+        if any(part.local for part in recorded):
+            self._acknowledge()
         for part in recorded:
             self._bell.ring(part.ring)
             for opened, batch in part.local:
@@ -231,9 +244,8 @@ class IntakeLoop:
         except HcpError as error:
             log().warning("hand-over not settled", error=str(error))
 
-    def _acknowledge(self, entries: Sequence[StreamEntry]) -> None:
+    def _acknowledge(self) -> None:
         """A lost acknowledgement is made up for later: these entries are pending under a name that lives on."""
-        self._unacknowledged += entries
         self._streams.acknowledge(self._unacknowledged)
         self._unacknowledged = []
 

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from runtime_core.errors import printable
 from sense_worker.intake.health import FUTURE_ID_MICROS, HEALTH_KEY
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     import redis
+    from redis.client import Pipeline
 
 RECLAIM_PAGE = 100
 """Entries taken over in one turn: each then runs alone, so a turn stays well under a second."""
@@ -135,7 +136,8 @@ class Streams:
         self._groups: set[str] = set()
         self._no_stream: dict[str, float] = {}
         self._drained: dict[str, int] = {}
-        self._clock = 0
+        self.clock = 0
+        """Redis's clock as it was last seen, in microseconds."""
         self._busy_streams = 1
         self.consumer = f"{printable(socket.gethostname())}:{os.getpid()}:{secrets.token_hex(4)}"
 
@@ -145,20 +147,21 @@ class Streams:
 
     def micros(self) -> int:
         """Return Redis's clock, in microseconds."""
-        seconds, micros = self._redis.time()
-        self._clock = int(seconds) * 1_000_000 + int(micros)
-        return self._clock
+        self._saw_clock(self._redis.time())
+        return self.clock
 
-    def read(self, tenants: Sequence[str]) -> list[StreamEntry]:
-        """Wait up to the block time for new entries of any tenant; no waiting to fill a batch.
+    def read(self, tenants: Sequence[str], done: Iterable[StreamEntry] = ()) -> list[StreamEntry]:
+        """Acknowledge `done`, wait up to the block time for new entries of any tenant, and see the clock, in one trip.
+
+        There is no waiting to fill a batch.
 
         COUNT is per stream, so tenants take turns: one with a backlog cannot keep another's entries waiting for more
         than its share of a batch. A group that is gone (FLUSHDB, DEL) is made again, from the stream's beginning:
         what was acknowledged is deleted, so only unread entries stand there (C01).
         """
         share = min(self._batch_entries // self._busy_streams, READ_CEILING // max(1, len(tenants)))
-        before, share = self._clock, max(1, share)
-        entries = self._read(tenants, ">", share, self._block_ms)
+        before, share = self.clock, max(1, share)
+        entries = self._read(tenants, ">", share, self._block_ms, done)
         taken = Counter(entry.stream for entry in entries)
         self._busy_streams = max(1, len(taken))
         bounded = [entry._replace(drained_at=self._drained.get(entry.stream, 0)) for entry in entries]
@@ -171,21 +174,29 @@ class Streams:
         found = self._read(tenants, "0", self._batch_entries, None)
         return [entry._replace(deliveries=2) for entry in found]  # one taken over may have its mark still
 
-    def _read(self, tenants: Sequence[str], after: str, count: int, block: int | None) -> list[StreamEntry]:
+    def _read(
+        self, tenants: Sequence[str], after: str, count: int, block: int | None, done: Iterable[StreamEntry] = ()
+    ) -> list[StreamEntry]:
         streams = {self._kind.stream_of(tenant): tenant for tenant in tenants}
         streams = {stream: tenant for stream, tenant in streams.items() if self._has_group(stream)}
         if not streams:
+            self.acknowledge(done)
             time.sleep((block or 0) / 1000)  # as long as the read would have waited
+            self.micros()
             return []
-        try:
-            answer = self._redis.xreadgroup(
-                GROUP, self.consumer, dict.fromkeys(streams, after), count=count, block=block
-            )
-        except ResponseError as error:
-            if not str(error).startswith(("NOGROUP", "WRONGTYPE", "UNBLOCKED")):
-                raise
+        pipeline = self._redis.pipeline(transaction=False)
+        _acknowledge(pipeline, done)
+        pipeline.xreadgroup(GROUP, self.consumer, dict.fromkeys(streams, after), count=count, block=block)
+        pipeline.time()
+        *_, answer, clock = pipeline.execute(raise_on_error=False)
+        if isinstance(clock, RedisError):
+            raise clock
+        if isinstance(answer, RedisError):
+            if not str(answer).startswith(("NOGROUP", "WRONGTYPE", "UNBLOCKED")):
+                raise answer
             self._groups.clear()
-            return []
+            answer = []
+        self._saw_clock(clock)
         found = cast("list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]", answer or [])
         return [
             StreamEntry(streams[name.decode()], name.decode(), entry_id.decode(), fields or None, 1)
@@ -195,20 +206,13 @@ class Streams:
 
     def acknowledge(self, entries: Iterable[StreamEntry]) -> None:
         """Take the entries off the pending lists and the streams, and forget their marks; one round trip."""
-        by_stream: dict[str, list[StreamEntry]] = {}
-        for entry in entries:
-            by_stream.setdefault(entry.stream, []).append(entry)
-        if not by_stream:
-            return
         pipeline = self._redis.pipeline(transaction=False)
-        for stream, group in by_stream.items():
-            ids = [entry.id for entry in group]
-            pipeline.xack(stream, GROUP, *ids)
-            pipeline.xdel(stream, *ids)
-            again = [entry.id for entry in group if entry.deliveries > 1]
-            if again:
-                pipeline.hdel(_alone_key(stream), *again)
-        pipeline.execute(raise_on_error=False)
+        _acknowledge(pipeline, entries)
+        if len(pipeline):
+            pipeline.execute(raise_on_error=False)
+
+    def _saw_clock(self, time: tuple[int, int]) -> None:
+        self.clock = int(time[0]) * 1_000_000 + int(time[1])
 
     def mark_alone(self, entry: StreamEntry) -> int:
         """Note, before it is handled, that an entry runs alone; returns how often a process died of it before."""
@@ -299,6 +303,19 @@ class Streams:
         self._drained.pop(stream, None)  # a group made anew reads again what came before
         self._groups.add(stream)
         return True
+
+
+def _acknowledge(pipeline: Pipeline, entries: Iterable[StreamEntry]) -> None:
+    by_stream: dict[str, list[StreamEntry]] = {}
+    for entry in entries:
+        by_stream.setdefault(entry.stream, []).append(entry)
+    for stream, group in by_stream.items():
+        ids = [entry.id for entry in group]
+        pipeline.xack(stream, GROUP, *ids)
+        pipeline.xdel(stream, *ids)
+        again = [entry.id for entry in group if entry.deliveries > 1]
+        if again:
+            pipeline.hdel(_alone_key(stream), *again)
 
 
 def _alive_key(consumer: str) -> str:

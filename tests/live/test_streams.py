@@ -51,6 +51,22 @@ def bodies(entries: list[StreamEntry]) -> list[bytes | None]:
     return [None if entry.fields is None else entry.fields[b"b"] for entry in entries]
 
 
+def test_what_is_done_leaves_the_stream_with_the_next_read(client):
+    """One trip acknowledges, reads on and tells the clock; what is read is pending until it is done itself."""
+    streams = reader(client)
+    fill(client, "t-red", 2)
+    done = streams.read(["t-red"])
+    fill(client, "t-red", 1)
+
+    (entry,) = streams.read(["t-red"], done)
+
+    assert [pending["message_id"].decode() for pending in client.xpending_range(STREAM, GROUP, "-", "+", 9)] == [
+        entry.id
+    ]
+    assert client.xlen(STREAM) == 1
+    assert entry.micros <= streams.clock < entry.micros + 60_000_000
+
+
 @pytest.mark.case("C01")
 @pytest.mark.parametrize("gone", ["group", "stream", "database"])
 def test_a_group_that_is_gone_is_made_again_without_losing_what_is_unread(client, gone):

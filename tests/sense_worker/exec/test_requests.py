@@ -392,7 +392,7 @@ def test_an_interactive_read_starts_where_it_was_recorded(bench: ExecBench):
 def test_a_reader_that_dies_leaves_its_reads_to_their_lease(bench: ExecBench, monkeypatch):
     """A read that was born under a reader's lease runs again when that reader is gone."""
     engine = bench.engine()
-    monkeypatch.setattr(engine, "start", lambda *_: None)  # the process dies between the commit and the run
+    monkeypatch.setattr(engine, "start", lambda *_, **__: None)  # the process dies between the commit and the run
     bench.recorder = ExecRecorder(bench.ports, bench.relaxed, bench.vault, bench.redis, 60.0, engine)
     request = bench.ask()
     bench.send(request)

@@ -47,6 +47,8 @@ class Nothing:
 
     def write(self, _now, _state) -> None: ...
 
+    def leave(self) -> None: ...
+
 
 @pytest.fixture
 def bench(tmp_path: Path, database: Database) -> Iterator[IntakeBench]:
@@ -104,7 +106,9 @@ def test_the_one_entry_that_fails_is_found_and_its_neighbours_are_recorded(bench
         return record(batch, now)
 
     monkeypatch.setattr(recorder, "record", failing)
-    loop(bench, streams, recorder)._handle(entries, 2**60)
+    reading = loop(bench, streams, recorder)
+    reading._handle(entries, 2**60)
+    reading.leave()
 
     assert bench.query("SELECT count(*) FROM inbox_item") == [(6,)]
     assert bench.query("SELECT stream_id, word FROM sense_dead_entry") == [(entries[4].id, "crashed")]

@@ -63,6 +63,8 @@ class Nothing:
 
     def ring(self, _lanes: object) -> None: ...
 
+    def leave(self) -> None: ...
+
     def write(self, _now: int, state: str) -> None:
         self.said.append(state)
 
@@ -96,7 +98,7 @@ def down(bench: IntakeBench, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     """The database does not answer."""
     database = bench.ports.database
 
-    def refused() -> sa.Connection:
+    def refused(_engine: sa.Engine) -> sa.Connection:
         raise sa.exc.OperationalError("", None, database._driver.OperationalError("connection refused"))
 
     with monkeypatch.context() as patch:
@@ -126,6 +128,8 @@ def test_an_entry_waits_thirty_seconds_for_its_record_and_has_one(bench, monkeyp
         parts = (streams, recorder, nothing, nothing, nothing, lambda: ["t-red"], stop)
         loop = IntakeLoop(*parts, **limits)  # type: ignore[arg-type]
         assert loop._handle([bad, good], 2**60)
+        assert streams.acknowledged == []
+        loop.leave()
 
     assert streams.acknowledged == [(bad.id, 1), (good.id, 1)]
     assert set(nothing.said) == {"ledger busy"}

@@ -1,0 +1,106 @@
+"""When an end is written to its row: answered reads wait for each other, whoever is waited for does not wait."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sense_worker.exec.record import ExecRecorder
+from sense_worker.storage.exec_ledger import ExecLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sense_worker.exec.asking import Request
+    from sense_worker.exec.engine import Engine
+    from tests.exec_bench import ExecBench
+
+LONG_S = 3_600.0
+
+
+def reader(bench: ExecBench, settle_s: float) -> Engine:
+    """Let the recorder start reads in this process; returns the engine that runs them."""
+    engine = bench.engine(settle_s=settle_s)
+    bench.recorder = ExecRecorder(bench.ports, bench.relaxed, bench.vault, bench.redis, 60.0, engine)
+    return engine
+
+
+def run(bench: ExecBench, engine: Engine, request: Request) -> None:
+    """Send a request and do the owner's turns until it is answered."""
+    bench.send(request)
+    turn(engine, lambda: bench.answer(request) is not None)
+
+
+def turn(engine: Engine, done: Callable[[], bool]) -> None:
+    """Do the owner's turns until something is so."""
+    ends = time.monotonic() + 10
+    while not done():
+        assert time.monotonic() < ends
+        engine.settle(engine.hear(0.01), None)
+
+
+@pytest.fixture
+def sizes(monkeypatch) -> list[int]:
+    """How many rows each settling writes."""
+    sizes: list[int] = []
+    settle = ExecLedger.settle
+
+    def noted(self, connection, settlements, now):
+        sizes.append(len(settlements))
+        settle(self, connection, settlements, now)
+
+    monkeypatch.setattr(ExecLedger, "settle", noted)
+    return sizes
+
+
+def test_reads_are_settled_together_after_they_were_answered(bench: ExecBench, sizes):
+    """Each client has its answer at once; their rows are written in one transaction, when the first has waited."""
+    engine = reader(bench, 0.2)
+    for _ in range(3):
+        run(bench, engine, bench.ask())
+    assert sizes == []
+    turn(engine, lambda: not engine.busy)
+
+    assert sizes == [3]
+    assert bench.rows_of() == ["done"] * 3
+
+
+def test_room_is_free_while_an_end_waits_to_be_settled(bench: ExecBench):
+    """What is answered holds no place of the engine."""
+    engine = reader(bench, LONG_S)
+
+    for _ in range(2 * engine.free):
+        run(bench, engine, bench.ask())
+
+    assert set(bench.rows_of()) == {"running"}
+    assert bench.tool.ran == ["mail.read"] * 8
+
+
+@pytest.mark.parametrize("options", [{"idempotency_key": "k-1"}, {"verb_key": "mail.write"}], ids=["keyed", "write"])
+def test_an_end_that_somebody_waits_for_is_settled_at_once(bench: ExecBench, options):
+    """A result under an idempotency key is there for the next who asks; a write is answered after its row."""
+    engine = reader(bench, LONG_S)
+    request = bench.ask(**options)
+    if "verb_key" in options:
+        bench.send(request)
+        engine.settle([], "exec.interactive")
+
+    run(bench, engine, request)
+
+    turn(engine, lambda: not engine.busy)
+    assert bench.rows_of() == ["done"]
+
+
+def test_a_read_that_was_answered_and_not_settled_keeps_its_first_answer(bench: ExecBench):
+    """Its process died in between: it runs again when its lease is over, and the client has the first result."""
+    engine = reader(bench, LONG_S)
+    request = bench.ask(args={"text": "first"})
+    run(bench, engine, request)
+    bench.lapse()
+
+    bench.drain()
+
+    assert bench.answer(request).result == {"text": "first"}
+    assert bench.rows_of() == ["done"]
