@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from pydantic import BaseModel
-    from standardwebhooks import Webhook as Signer
 
     from sinks.protocol import Delivery, Host, Outcome
     from sinks.webhook_client import Client
@@ -57,7 +56,6 @@ class Webhook(SinkBase):
         self._parts = urlsplit(self._address)
         self._egress = self._made_egress(NOTHING_ALLOWED)
         self._client: Client | None = None
-        self._signers: dict[str, Signer] = {}
         calls = -(-options.in_flight // BATCH)
         # Beside the requests in flight no more than as many wait, so that none waits longer than one takes.
         self.narrow(
@@ -100,7 +98,9 @@ class Webhook(SinkBase):
         """Send all of the batch as slots are free."""
         if self._client is None:
             raise RuntimeError("not open")
-        made = [self._message(delivery) for delivery in batch]
+        now = time.time()
+        keys = self._options.signing(now)
+        made = [self._message(delivery, keys, int(now)) for delivery in batch]
         sent = [one for one in made if not isinstance(one, Rejected)]
         answers = iter(shared_loop().run(self._client.send(sent), self.deadline_s) if sent else [])
         return [one if isinstance(one, Rejected) else next(answers) for one in made]
@@ -111,11 +111,9 @@ class Webhook(SinkBase):
         if client is not None:
             shared_loop().release(client, client.close(), CLOSE_S)
 
-    def _message(self, delivery: Delivery) -> Message | Rejected:
-        now = time.time()
-        signers = [self._signers[secret] for secret in self._options.signing(now)]
+    def _message(self, delivery: Delivery, keys: Sequence[bytes], second: int) -> Message | Rejected:
         try:
-            return message(delivery, self._options, signers, now)
+            return message(delivery, self._options, keys, second)
         except NoEvent:
             return Rejected("the body is no event")
 
@@ -125,13 +123,9 @@ class Webhook(SinkBase):
     def _opened(self) -> Client:
         """Return a new client on the loop of this process; raises UsageError without the extra."""
         try:
-            from standardwebhooks import Webhook as Signer
-
             from sinks.webhook_client import Client, Limits
         except ModuleNotFoundError as missing:
             raise UsageError("sink kind webhook", f"needs {missing.name}", _WAY_OUT) from None
-        secrets = [self._options.secret, *(one.secret for one in self._options.previous)]
-        self._signers = {one.get_secret_value(): Signer(one.get_secret_value()) for one in secrets}
         limits = Limits(self._options.in_flight, self._options.total_s, self._options.connect_s)
         return shared_loop().make(lambda: Client(self._address, place(self._parts), self._egress, limits))
 

@@ -32,10 +32,14 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(NEW_KEY_BYTES)).decode("ascii")
 
 
+def _key(secret: SecretStr) -> bytes:
+    return base64.b64decode(secret.get_secret_value().removeprefix(PREFIX), validate=True)
+
+
 def _is_key(secret: SecretStr) -> SecretStr:
     text = secret.get_secret_value()
     try:
-        key = base64.b64decode(text.removeprefix(PREFIX), validate=True)
+        key = _key(secret)
     except (binascii.Error, ValueError):
         key = b""
     if not text.startswith(PREFIX) or len(key) not in KEY_BYTES:
@@ -87,13 +91,10 @@ class WebhookOptions(BaseModel):
     connect_s: float = Field(3.0, ge=0.1, le=TOTAL_LIMIT_S)
     """Seconds of these for the look-up, the connection and its TLS."""
 
-    def signing(self, now: float) -> list[str]:
-        """Return the secrets that sign at a moment (seconds since the epoch), the current one first."""
+    def signing(self, now: float) -> list[bytes]:
+        """Return the keys that sign at a moment (seconds since the epoch), the current one first."""
         at = datetime.fromtimestamp(now, UTC)
-        return [
-            self.secret.get_secret_value(),
-            *(one.secret.get_secret_value() for one in self.previous if one.until > at),
-        ]
+        return [_key(self.secret), *(_key(one.secret) for one in self.previous if one.until > at)]
 
 
 def renewed(options: dict[str, Any], secret: str, now: int, until: int) -> dict[str, Any]:

@@ -202,17 +202,17 @@ class Ledger:
         due = self._due(rows, lane, free * batch, now)
         fresh = list(itertools.takewhile(lambda row: row[2] != State.DELIVERING, due))
         alone = not fresh and not company
-        chunks = [fresh[at : at + batch] for at in range(0, len(fresh), batch)] if fresh else [due[:1]]
-        claims = [_lease(chunk, alone=alone) for chunk in chunks if chunk]
-        rows.execute_many(
-            "UPDATE sense_delivery SET state = 'delivering', attempt = ?, crashes = ?, alone = ?, due_at = ?, "
-            "lease = ? WHERE event_id = ? AND route_id = ?",
-            [
-                (one.attempt, one.crashes, alone, now + lease_micros, one.lease, one.event_id, one.route_id)
-                for claim in claims
-                for one in claim
-            ],
-        )
+        chunks = [fresh[at : at + batch] for at in range(0, len(fresh), batch)] if fresh else [due[:1]] if due else []
+        claims = [_lease(chunk, alone=alone) for chunk in chunks]
+        for was, claim in zip(chunks, claims, strict=True):
+            # A batch is all fresh, or one row of a lapsed lease: what the first one's numbers gain, each one's do.
+            one = claim[0]
+            gained = (one.attempt - was[0][3], one.crashes - was[0][4])
+            rows.execute(
+                "UPDATE sense_delivery SET state = 'delivering', attempt = attempt + ?, crashes = crashes + ?, "  # noqa: S608
+                f"alone = ?, due_at = ?, lease = ? WHERE {self._among(claim)}",
+                (*gained, alone, now + lease_micros, one.lease, *self._keys(claim)),
+            )
         return claims
 
     def _due(self, rows: Rows, lane: str, limit: int, now: int) -> list[tuple[Any, ...]]:
@@ -229,28 +229,24 @@ class Ledger:
     def settle(self, connection: sa.Connection, settlements: Sequence[Settlement], now: int, by: str) -> int:
         """Write how attempts ended, where the lease is still ours; returns how many were (the rest is another's).
 
-        An attempt row is kept wherever the delivery's own row will not tell: anything but a first attempt that
-        settled at once (DESIGN §6.3).
+        Those of one lease that end alike take one statement. An attempt row is kept wherever the delivery's own row
+        will not tell: anything but a first attempt that settled at once (DESIGN §6.3).
         """
         rows = self.rows(connection)
-        touched = 0
-        for state in {settlement.state for settlement in settlements}:
-            before = in_list(*predecessors(State(state)))
+        alike: dict[tuple[Any, ...], list[Claimed]] = {}
+        for one in settlements:
+            alike.setdefault((one.claimed.lease, *one[1:]), []).append(one.claimed)
+        statements: dict[str, list[tuple[Any, ...]]] = {}
+        for (lease, state, reason, step, grant, digest, receipt, due_at, give_back), claims in alike.items():
             settled = now if state in SETTLED else None
-            touched += rows.execute_many(
-                "UPDATE sense_delivery SET state = ?, attempt = ?, due_at = ?, lease = NULL, reason = ?, step = ?, "  # noqa: S608
-                f"grant_id = ?, digest = ?, receipt = ?, settled_at = ? "
-                f"WHERE event_id = ? AND route_id = ? AND lease = ? AND state IN ({before})",
-                [
-                    (
-                        *(state, one.claimed.attempt - one.give_back, one.due_at, one.reason, one.step),
-                        *(one.grant_id, one.digest, one.receipt, settled),
-                        *(one.claimed.event_id, one.claimed.route_id, one.claimed.lease),
-                    )
-                    for one in settlements
-                    if one.state == state
-                ],
+            sql = (
+                "UPDATE sense_delivery SET state = ?, attempt = attempt - ?, due_at = ?, lease = NULL, reason = ?, "  # noqa: S608
+                "step = ?, grant_id = ?, digest = ?, receipt = ?, settled_at = ? "
+                f"WHERE lease = ? AND state IN ({in_list(*predecessors(State(state)))}) AND {self._among(claims)}"
             )
+            values = (state, int(give_back), due_at, reason, step, grant, digest, receipt, settled, lease)
+            statements.setdefault(sql, []).append((*values, *self._keys(claims)))
+        touched = sum(rows.execute_many(sql, many) for sql, many in statements.items())
         ended = (
             AttemptRecord(
                 *(one.claimed.event_id, one.claimed.route_id, one.claimed.attempt, one.state),
@@ -261,6 +257,22 @@ class Ledger:
         )
         self.note_attempts(connection, list(ended))
         return touched
+
+    def _among(self, claims: Sequence[Claimed]) -> str:
+        """Return the condition that a delivery is one of these, for `_keys`: one statement changes all that is alike.
+
+        On SQLite a row takes half of the 11 µs of a statement of its own, and the interpreter is not let go of for
+        each. There it is SELECT, for of VALUES alone no index is looked into.
+        """
+        if self._kind == "postgresql":
+            return "(event_id, route_id) IN (SELECT * FROM unnest(?::bytea[], ?::text[]))"
+        keys = ", ".join(["(?, ?)"] * len(claims))
+        return f"(event_id, route_id) IN (SELECT column1, column2 FROM (VALUES {keys}))"  # noqa: S608 - marks only
+
+    def _keys(self, claims: Sequence[Claimed]) -> Sequence[object]:
+        if self._kind == "postgresql":
+            return [one.event_id for one in claims], [one.route_id for one in claims]
+        return [value for one in claims for value in (one.event_id, one.route_id)]
 
     def note_attempts(self, connection: sa.Connection, records: Sequence[AttemptRecord]) -> None:
         """Add lines to what is told of deliveries, each after the last one of its own."""

@@ -397,9 +397,10 @@ class TestOptions:
     def test_without_the_extra(self, monkeypatch: pytest.MonkeyPatch):
         """Options are checked without aiohttp; opening says what to install."""
         sink = built("https://1.1.1.1/")
-        monkeypatch.setitem(sys.modules, "standardwebhooks", None)
+        monkeypatch.delitem(sys.modules, "sinks.webhook_client", raising=False)
+        monkeypatch.setitem(sys.modules, "aiohttp", None)
         sink.probe()  # a sink may be added where it is not sent from
-        with pytest.raises(UsageError, match=r"needs standardwebhooks \(pip install 'sense-worker\[webhook\]'\)"):
+        with pytest.raises(UsageError, match=r"needs aiohttp \(pip install 'sense-worker\[webhook\]'\)"):
             sink.open()
 
     def test_a_secret_is_masked_and_of_an_address_the_host_is_shown(self):
