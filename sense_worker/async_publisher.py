@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sense_worker.announcement import Announcement, Published
 from sense_worker.publisher import AnyPublisher
 from sense_worker.publishing import Confirm, Do, Exchange, Pause, Plan, Step
-from sense_worker.resp import READ_BYTES, Answers, Reply, accept_greeting, has_ended, packed
+from sense_worker.resp import READ_BYTES, Answers, Reply, accept_greeting, greeting, has_ended, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
     from typing import Self
 
-    from sense_worker.resp import Address, Command
+    from runtime_core.redis_url import RedisUrl
+    from sense_worker.resp import Command
 
 _T = TypeVar("_T")
 
@@ -25,7 +26,7 @@ _T = TypeVar("_T")
 class AsyncPublisher(AnyPublisher):
     """Announces for one activation on one event loop; tasks may share it. Behaves and raises as `Publisher` does."""
 
-    def _connect(self, address: Address, timeout_s: float) -> None:
+    def _connect(self, address: RedisUrl, timeout_s: float) -> None:
         self._connection = AsyncConnection(address, timeout_s)
 
     async def publish(
@@ -92,7 +93,7 @@ class AsyncPublisher(AnyPublisher):
 class AsyncConnection:
     """`Connection` on an event loop; `timeout_s` bounds a whole exchange, a connect in it included."""
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: RedisUrl, timeout_s: float) -> None:
         self._address = address
         self._timeout_s = timeout_s
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -135,7 +136,7 @@ class AsyncConnection:
                 context = ssl.create_default_context() if to.tls else None
                 self._streams = await asyncio.open_connection(to.host, to.port, ssl=context)
             self._answers = Answers()
-            accept_greeting(await self._exchange(*self._streams, to.greeting()))
+            accept_greeting(await self._exchange(*self._streams, greeting(to)))
         return self._streams
 
     async def _exchange(

@@ -16,10 +16,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runtime_core.errors import UsageError
+from runtime_core.redis_url import REDIS_FORMS, RedisUrl
 from sense_worker.activation_file import ENV, held_activation
 from sense_worker.announcement import Announcement, Published
 from sense_worker.publishing import Confirm, Do, Exchange, Pause, Plan, Publishing, Step
-from sense_worker.resp import Address, Connection
+from sense_worker.resp import Connection
 from sense_worker.spool import Spool
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ class AnyPublisher(ABC):
         for name, value in (bounds | {"confirm_timeout_s": confirm_timeout_s}).items():
             if not value > 0:
                 raise UsageError(name, "must be above 0")
-        address = Address.parse(url)
+        try:
+            address = RedisUrl.parse(url)
+        except ValueError:
+            raise UsageError("redis_url", "is no address of a Redis server", f"give {REDIS_FORMS}") from None
         self._look = LedgerLook(database_url) if ledger is None and database_url else None
         self._rules = Publishing(
             activation=activation,
@@ -84,14 +88,14 @@ class AnyPublisher(ABC):
         self._connect(address, timeout_s)
 
     @abstractmethod
-    def _connect(self, address: Address, timeout_s: float) -> None:
+    def _connect(self, address: RedisUrl, timeout_s: float) -> None:
         """Keep a connection, not made yet."""
 
 
 class Publisher(AnyPublisher):
     """Announces for one activation, blocking. May be shared by threads, and used again after a fork."""
 
-    def _connect(self, address: Address, timeout_s: float) -> None:
+    def _connect(self, address: RedisUrl, timeout_s: float) -> None:
         self._connection = Connection(address, timeout_s)
 
     def publish(

@@ -12,70 +12,33 @@ import select
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import TYPE_CHECKING, Any, Protocol
 
 import hiredis
-
-from runtime_core.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from runtime_core.redis_url import RedisUrl
+
 Command = tuple[str | bytes | int, ...]
 Reply = int | bytes | list[Any] | None | hiredis.ReplyError
 
-FORMS = "redis://name:password@host:port/db, rediss://… or unix:///absolute/path?db=0"
 READ_BYTES = 65_536
-_PORT = 6379
 
 
 class _HasFileno(Protocol):
     def fileno(self) -> int: ...
 
 
-class Address(NamedTuple):
-    """Where a server is and who asks; `shown` is the part that may stand in a message."""
-
-    shown: str
-    host: str
-    port: int
-    path: str
-    """Of a unix socket; empty for TCP."""
-    tls: bool
-    username: str
-    password: str
-    db: int
-
-    @classmethod
-    def parse(cls, url: str) -> Address:
-        """Read a redis URL. Raises UsageError naming the accepted forms, never the URL: it may hold a password."""
-        try:
-            parts = urlsplit(url)
-            port = parts.port or _PORT
-            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-            unix = parts.scheme == "unix"
-            db = int(options.pop("db", "0") if unix or "db" in options else parts.path.strip("/") or "0")
-        except ValueError:
-            raise _not_a_url() from None
-        host = parts.hostname or ""
-        if parts.scheme not in {"unix", "redis", "rediss"} or options or db < 0 or bool(host) is unix:
-            raise _not_a_url()
-        path = unquote(parts.path) if unix else ""
-        if unix and not path.startswith("/"):
-            raise _not_a_url()
-        shown = f"unix://{path}" if unix else f"{parts.scheme}://{host}:{port}"
-        names = unquote(parts.username or ""), unquote(parts.password or "")
-        return cls(shown, host, port, path, parts.scheme == "rediss", *names, db)
-
-    def greeting(self) -> list[Command]:
-        """Return what must be said first: AUTH where there is a password, SELECT where the database is not 0."""
-        said: list[Command] = []
-        if self.password:
-            said.append(("AUTH", *((self.username,) if self.username else ()), self.password))
-        if self.db:
-            said.append(("SELECT", self.db))
-        return said
+def greeting(to: RedisUrl) -> list[Command]:
+    """Return what must be said first: AUTH where there is a password, SELECT where the database is not 0."""
+    said: list[Command] = []
+    if to.password:
+        said.append(("AUTH", *((to.username,) if to.username else ()), to.password))
+    if to.db:
+        said.append(("SELECT", to.db))
+    return said
 
 
 class Answers:
@@ -114,7 +77,7 @@ class Connection:
     `timeout_s` bounds the connect, each send and each wait for bytes.
     """
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: RedisUrl, timeout_s: float) -> None:
         self._address = address
         self._timeout_s = timeout_s
         self._socket: socket.socket | None = None
@@ -147,7 +110,7 @@ class Connection:
             self._socket = self._connected()
             self._pid = os.getpid()
             self._answers = Answers()
-            accept_greeting(self._exchange(self._socket, self._address.greeting()))
+            accept_greeting(self._exchange(self._socket, greeting(self._address)))
         return self._socket
 
     def _connected(self) -> socket.socket:
@@ -190,7 +153,3 @@ def has_ended(opened: _HasFileno) -> bool:
     poll = select.poll()
     poll.register(opened, select.POLLIN)
     return bool(poll.poll(0))
-
-
-def _not_a_url() -> UsageError:
-    return UsageError("redis_url", "is no address of a Redis server", f"give {FORMS}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping  # noqa: TC003 - pydantic reads the annotati
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -29,6 +29,7 @@ from pydantic import (
 
 from runtime_core.addresses import parse_networks
 from runtime_core.errors import SettingsError, printable
+from runtime_core.redis_url import RedisUrl
 
 PREFIX = "SENSE_"
 TEST_PREFIX = "SENSE_TEST_"
@@ -37,7 +38,6 @@ TEST_PREFIX = "SENSE_TEST_"
 OVERLAP_LIMIT_S = 2_592_000
 """30 days: an overlap is for holders to follow, and while it lasts a secret that was replaced still opens the door."""
 
-REDIS_FORMS = "redis://host:port/db, rediss://host:port/db or unix:///absolute/path?db=0"
 DATABASE_FORMS = "sqlite:////absolute/path.db or postgresql://name:password@host/database"
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
@@ -45,7 +45,6 @@ _REFERENCE = re.compile(r"\$(?:\w+|\{[^}]*\})")
 _WHOLE = re.compile(r"-?[0-9]{1,15}", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,9}(?:\.[0-9]{1,6})?", re.ASCII)
 _SCHEMA = re.compile(r"[a-z][a-z0-9+.-]{0,31}", re.ASCII)
-_DB_NUMBER = re.compile(r"[0-9]{1,5}", re.ASCII)
 _PASSWORD = re.compile(r"(?<=://)([^/?#@:]*):.*@")
 """To the last @: a database password may hold a slash; masking too much is the safe side."""
 _PASSWORD_IN_QUERY = re.compile(r"(?<=[?&]password=)[^&#]*", re.IGNORECASE)
@@ -103,34 +102,12 @@ def _services(value: object) -> object:
 
 
 def _redis_url(value: object) -> object:
-    if isinstance(value, str) and not _is_redis_url(value):
-        raise ValueError(f"must be {REDIS_FORMS}")
+    if isinstance(value, str):
+        try:
+            RedisUrl.parse(value, more_options=True)
+        except ValueError as error:
+            raise ValueError(f"must be {error}") from None
     return value
-
-
-def _is_redis_url(value: str) -> bool:
-    parts = _split(value)
-    if parts is None or parts.fragment or not value.isprintable() or " " in value:
-        return False
-    if parts.scheme == "unix":
-        names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
-        plain = not parts.hostname and parts.path.startswith("/") and len(parts.path) > 1
-        return plain and names in ([], ["db"]) and _DB_NUMBER.fullmatch(_unix_db(parts)) is not None
-    number = parts.path.strip("/") or "0"
-    return parts.scheme in ("redis", "rediss") and bool(parts.hostname) and _DB_NUMBER.fullmatch(number) is not None
-
-
-def _split(value: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(value)
-        _ = parts.port, parts.hostname  # both are parsed when asked for
-    except ValueError:
-        return None
-    return parts
-
-
-def _unix_db(parts: SplitResult) -> str:
-    return dict(parse_qsl(parts.query, keep_blank_values=True)).get("db", "0")
 
 
 def _database_url(value: object) -> object:
@@ -155,7 +132,7 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Seconds = Annotated[float, BeforeValidator(_decimal), Field(allow_inf_nan=False)]
 Folder = Annotated[Path, BeforeValidator(_folder)]
-RedisUrl = Annotated[str, BeforeValidator(_redis_url)]
+ServerUrl = Annotated[str, BeforeValidator(_redis_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(_database_url)]
 # 30 days bound a delay: what waits longer than the default retention is gone before it is due.
 Schedule = Annotated[
@@ -188,7 +165,7 @@ class Settings(BaseModel):
 
     home: Folder = Field(default_factory=lambda: Path("~/.hcp").expanduser().absolute())
     """HCP_HOME: the folder of keys, audit, sessions, packs and, by default, the database."""
-    redis_url: RedisUrl | None = None
+    redis_url: ServerUrl | None = None
     """None: `up` starts a private server."""
     database_url: DatabaseUrl = Field(default_factory=lambda known: f"sqlite:///{known['home'] / 'sense.db'}")
     secret_keys: SecretStr | None = None
@@ -287,10 +264,10 @@ class Settings(BaseModel):
     @property
     def broker_url(self) -> str | None:
         """Return `redis_url` in the form Celery's transport reads; None where no server is set."""
-        parts = urlsplit(self.redis_url) if self.redis_url else None
-        if parts is None or parts.scheme != "unix":
+        if self.redis_url is None or not self.redis_url.startswith("unix:"):
             return self.redis_url
-        return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={_unix_db(parts)}"
+        parts = urlsplit(self.redis_url)
+        return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={RedisUrl.parse(self.redis_url).db}"
 
     @property
     def requests_url(self) -> str:

@@ -1,4 +1,4 @@
-"""A host's Redis server as a sink's option names it: reading the URL, a client that repeats nothing, faults in words.
+"""A host's Redis server as a sink's option names it: a client that repeats nothing, faults in words.
 
 Of the URL only scheme, host and port, or the path of a unix socket, are ever shown (C53).
 """
@@ -6,18 +6,17 @@ Of the URL only scheme, host and port, or the path of a unix socket, are ever sh
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import TYPE_CHECKING
+
+from runtime_core.redis_url import REDIS_FORMS, RedisUrl
 
 if TYPE_CHECKING:
     import redis
 
-FORMS = "is not redis://name:password@host:port/db, rediss://… or unix:///absolute/path?db=0"
 CONNECT_S = 3.0
 """Seconds for each address of the name."""
 ANSWER_S = 4.0
 """Seconds for each answer, of five at most: a batch takes milliseconds, so this is a server that hangs."""
-_PORT = 6379
 
 _FAULTS = {
     "NOAUTH": "wants a password",
@@ -35,40 +34,16 @@ _NOT_IN_SCRIPT = ("ACL failure", "The user executing the script")
 """How Valkey and Redis 7.0 say, under the code ERR, that a user may not run a command of a script."""
 
 
-class RedisServer(NamedTuple):
-    """Where a server is and who asks."""
+class RedisServer:
+    """A server of a host, by its URL. Raises ValueError that names the accepted forms, never the URL."""
 
-    shown: str
-    """The part that may stand in a message."""
-    host: str
-    port: int
-    path: str
-    """Of a unix socket; empty for TCP."""
-    tls: bool
-    username: str
-    password: str
-    db: int
-
-    @classmethod
-    def parse(cls, url: str) -> RedisServer:
-        """Read a URL; raises ValueError that names the accepted forms, never the URL."""
+    def __init__(self, url: str) -> None:
         try:
-            parts = urlsplit(url)
-            port = parts.port or _PORT
-            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-            unix = parts.scheme == "unix"
-            db = int((options.pop("db", "") if unix else parts.path.removeprefix("/")) or "0")
+            self._url = RedisUrl.parse(url)
         except ValueError:
-            raise ValueError(FORMS) from None
-        host = parts.hostname or ""
-        path = unquote(parts.path) if unix else ""
-        known = parts.scheme in {"unix", "redis", "rediss"}
-        if not known or options or parts.fragment or db < 0 or bool(host) is unix or unix is not path.startswith("/"):
-            raise ValueError(FORMS)
-        named = f"[{host}]" if ":" in host else host
-        shown = f"unix://{path}" if unix else f"{parts.scheme}://{named}:{port}"
-        names = unquote(parts.username or ""), unquote(parts.password or "")
-        return cls(shown, host, port, path, parts.scheme == "rediss", *names, db)
+            raise ValueError(f"is not {REDIS_FORMS}") from None
+        self.shown = self._url.shown
+        """The part that may stand in a message."""
 
     def client(self, ca_file: str | None) -> redis.Redis:
         """Return a client, not connected yet; `ca_file` names the authorities of a `rediss` server.
@@ -83,13 +58,14 @@ class RedisServer(NamedTuple):
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        where = {"unix_socket_path": self.path} if self.path else {"host": self.host, "port": self.port}
+        to = self._url
+        where = {"unix_socket_path": to.path} if to.path else {"host": to.host, "port": to.port}
         return redis.Redis(
             **where,
-            db=self.db,
-            username=self.username or None,
-            password=self.password or None,
-            ssl=self.tls,
+            db=to.db,
+            username=to.username or None,
+            password=to.password or None,
+            ssl=to.tls,
             ssl_ca_certs=ca_file,
             socket_timeout=ANSWER_S,
             socket_connect_timeout=CONNECT_S,

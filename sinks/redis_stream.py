@@ -83,7 +83,7 @@ class RedisStreamOptions(BaseModel):
     @field_validator("url")
     @classmethod
     def _server(cls, url: Address) -> Address:
-        RedisServer.parse(url.get_secret_value())
+        RedisServer(url.get_secret_value())
         return url
 
     @field_validator("stream")
@@ -113,7 +113,7 @@ class RedisStream(SinkBase):
 
     def __init__(self, name: str, options: RedisStreamOptions) -> None:
         super().__init__(name, options)
-        self._server = RedisServer.parse(options.url.get_secret_value())
+        self._server = RedisServer(options.url.get_secret_value())
         self._stream = options.stream
         self._bounds = options.limit, options.once_s
         self._ca_file = options.ca_file

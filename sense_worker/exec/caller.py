@@ -6,6 +6,7 @@ import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from runtime_core.errors import UsageError
+from runtime_core.redis_url import REDIS_FORMS, RedisUrl
 from sense_worker.exec.asking import BLOCK_S, HeldSession, ask
 from sense_worker.session_file import SessionFile, held_session
 
@@ -40,10 +41,10 @@ class AnyClient:
         self._session = session
         self._project = project
         try:
+            RedisUrl.parse(redis_url, more_options=True)
             self._connect(redis_url, connections)
-        except ValueError:  # its text may hold the URL, and that a password
-            forms = "redis://host:port/db, rediss://host:port/db or unix:///absolute/path?db=0"
-            raise UsageError("redis_url", f"must be {forms}") from None
+        except ValueError:  # redis-py's text may hold the URL, and that a password
+            raise UsageError("redis_url", f"must be {REDIS_FORMS}") from None
 
     @classmethod
     def from_session_file(cls, path: Path, redis_url: str | None = None, **options: Any) -> Self:

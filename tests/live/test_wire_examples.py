@@ -29,7 +29,8 @@ shells = [shell for shell in ("sh", "bash", "busybox") if shutil.which(shell)]
 STAND_IN = f"""#!{sys.executable}
 # As much of redis-cli as publish.sh uses, where none is installed.
 import os, sys
-from sense_worker.resp import Address, Connection
+from runtime_core.redis_url import RedisUrl
+from sense_worker.resp import Connection
 words, options = sys.argv[1:], {{"-s": "", "-h": "", "-p": "0", "--user": ""}}
 while words[0].startswith("-"):
     name = words.pop(0)
@@ -39,7 +40,7 @@ if "-x" in options:
 where = options["-h"], int(options["-p"]), options["-s"], "--tls" in options
 who = options["--user"], os.environ.get("REDISCLI_AUTH", ""), int(options["-n"])
 try:
-    (answer,) = Connection(Address("", *where, *who), 5.0).exchange([tuple(words)])
+    (answer,) = Connection(RedisUrl("", *where, *who), 5.0).exchange([tuple(words)])
 except Exception as error:
     sys.exit(str(error))
 print(answer.decode() if isinstance(answer, bytes) else answer)

@@ -12,7 +12,6 @@ from runtime_core.errors import (
 )
 from sense_worker.activation_file import ActivationFile, held_activation
 from sense_worker.publisher import Publisher
-from sense_worker.resp import Address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,23 +102,6 @@ def test_a_wrong_redis_url_is_never_shown(file, url):
     with pytest.raises(UsageError, match=r"redis_url: is no address of a Redis server \(give redis://") as caught:
         Publisher(file, redis_url=url)
     assert "s3cret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("url", "address"),
-    [
-        ("redis://h", ("redis://h:6379", "h", 6379, "", False, "", "", 0)),
-        ("redis://h:1/2", ("redis://h:1", "h", 1, "", False, "", "", 2)),
-        ("rediss://ana:p%40ss@h/", ("rediss://h:6379", "h", 6379, "", True, "ana", "p@ss", 0)),
-        ("redis://:pw@[::1]:1?db=3", ("redis://::1:1", "::1", 1, "", False, "", "pw", 3)),
-        ("unix:///a%20b/s?db=4", ("unix:///a b/s", "", 6379, "/a b/s", False, "", "", 4)),
-        ("unix://act_1:pw@/s", ("unix:///s", "", 6379, "/s", False, "act_1", "pw", 0)),
-    ],
-)
-def test_a_redis_url_is_read(url, address):
-    """Each form says host or path, name, password and database; what may be shown has no password."""
-    assert Address.parse(url) == address
-    assert "pw" not in Address.parse(url).shown
 
 
 def test_a_server_and_sane_bounds_are_needed(file):

@@ -279,7 +279,7 @@ def test_another_form_of_a_redis_address_stops_the_start(url: str):
     """What no client would read the same way is refused with the three forms."""
     text = refusal(SENSE_REDIS_URL=url)
 
-    assert text.startswith("SENSE_REDIS_URL: must be redis://host:port/db, rediss://host:port/db or unix:///")
+    assert text.startswith("SENSE_REDIS_URL: must be redis://name:password@host:port/db, rediss://… or unix:///")
 
 
 def test_a_printed_settings_object_shows_no_secret():
