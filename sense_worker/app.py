@@ -18,6 +18,7 @@ from sense_worker.exec.record import LANES
 from sense_worker.home import OPENING_FOLDER, sink_kinds
 from sense_worker.intake.step import IntakeStep
 from sense_worker.logs import configure, log
+from sense_worker.nursery import Forked
 from sense_worker.opening import Marks
 from sense_worker.wiring import PoolProcess, delivery_drain
 
@@ -34,6 +35,7 @@ EXEC_SLOTS = 3
 """Processes of the exec worker's pool: one for each lane, and one for whoever waits through Celery."""
 READER = "sense_worker.intake.child"
 EXEC_READER = "sense_worker.exec.child"
+SWEEP = "sense_worker.schedule:0"
 VISIBILITY_S = 3_600
 """Of the broker's unacknowledged messages; with early acknowledgement they stay there for milliseconds."""
 
@@ -100,26 +102,26 @@ def run_worker(settings: Settings, *, commands: bool = False) -> None:
     command up (DESIGN §8).
     """
     configure(settings)
+    reader, count = (EXEC_READER, settings.exec_intake) if commands else (READER, settings.intake)
+    children = [*(f"{reader}:{index}" for index in range(count)), SWEEP]
+    nursery = Forked(children)  # before a sink's package is loaded, which may start a thread
     if not commands:
         Marks(settings.home / OPENING_FOLDER).forget()
     for fault in sink_kinds(settings, fresh=True).faults:
         log().warning("sink plugin left out", fault=str(fault))
     app = make_app(settings)
-    reader, count = (EXEC_READER, settings.exec_intake) if commands else (READER, settings.intake)
-    app.conf.sense_children = [(reader, index) for index in range(count)]
+    app.conf.update(sense_children=children, sense_nursery=nursery)
     app.steps["worker"].add(IntakeStep)
     signals.setup_logging.connect(lambda **_: configure(settings), weak=False)
     # Its warning about root is of messages that run code; ours are JSON and name a lane.
     warnings.filterwarnings("ignore", message="You're running the worker with superuser privileges")
-    app.worker_main(
-        [
-            "--quiet",
-            "worker",
-            "--without-gossip",
-            "--without-mingle",
-            "--without-heartbeat",
-            f"--queues={f'{EXEC_QUEUE},{CALL_QUEUE}' if commands else QUEUE}",
-            f"--concurrency={EXEC_SLOTS if commands else settings.concurrency}",
-            f"--loglevel={settings.log_level}",
-        ]
-    )
+    # As its command line does, which loads a terminal's toolkit for its shell first (0.2 s of CPU).
+    app.Worker(
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+        queues=[EXEC_QUEUE, CALL_QUEUE] if commands else [QUEUE],
+        concurrency=EXEC_SLOTS if commands else settings.concurrency,
+        loglevel=settings.log_level.upper(),
+    ).start()

@@ -2,6 +2,9 @@
 
 One program instead of three or more: a worker reads a second earlier, a reader that died is back within milliseconds,
 and the pages of the modules are shared. It runs no thread of its own, so a fork copies no lock that is held.
+
+A worker's first nursery is forked from the worker itself, before that runs a thread or has anything open, and waits for
+its word: what both import is loaded once (1 s of CPU). One that is started again is a program of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from runtime_core.errors import HcpError
@@ -34,6 +38,10 @@ STOP_S = 15.0
 BACKOFF = Backoff(first_s=0.2, most_s=10.0, settled_s=30.0)
 LOOK_S = 1.0
 """How often it looks whether its parent is there, where the kernel does not tell (see `tether`)."""
+
+
+NAME, CHILD_NAME = "sense-nursery", "sense-child"
+"""Names for `ps -o comm`: the command line of a process that was forked is the worker's."""
 
 
 def stop_on_signals() -> threading.Event:
@@ -112,6 +120,7 @@ class Nursery:
 
     def run(self) -> None:
         """Return when every child has ended after a stop."""
+        _take_name(NAME)
         for end in (self._woken, self._wake):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
@@ -171,6 +180,7 @@ class Nursery:
     def _become(self, child: _Child) -> NoReturn:
         code = 1
         try:
+            _take_name(CHILD_NAME)
             signal.set_wakeup_fd(-1)
             for end in (self._woken, self._wake):
                 os.close(end)
@@ -198,16 +208,86 @@ class Nursery:
             os.read(self._woken, 4096)
 
 
+class Forked:
+    """A nursery that was forked from this process and waits for its word. Beyond that it is held like a Popen."""
+
+    def __init__(self, children: Sequence[str]) -> None:
+        """Fork it, for the `MODULE:INDEX` named. Call it from the main thread of a process that runs no other."""
+        waiting, self._word = os.pipe()
+        parent = os.getpid()
+        self._code: int | None = None
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._word)
+            _begin_at_word(children, parent, waiting)
+        os.close(waiting)
+
+    def begin(self) -> None:
+        """Let it start its children."""
+        with suppress(BrokenPipeError):  # it was killed: `wait` tells
+            os.write(self._word, b"\n")
+        os.close(self._word)
+
+    def wait(self) -> int:
+        """Wait for its end and return its code, negative for a signal."""
+        self._code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        return self._code
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._code is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+
+def _begin_at_word(children: Sequence[str], parent: int, waiting: int) -> NoReturn:
+    """Become the nursery at the first byte from the parent; without one this process ends with it."""
+    code = 1
+    try:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        die_with_parent(signal.SIGTERM)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        if null:
+            os.close(null)
+        if os.read(waiting, 1):
+            os.close(waiting)
+            Nursery(_named(children), parent).run()
+        code = 0
+    except BaseException:  # noqa: BLE001 - told here, for nothing of the worker may run in its child
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _take_name(name: str) -> None:
+    """Give this process a name of its own; no effect off Linux."""
+    with suppress(OSError):
+        Path("/proc/self/comm").write_text(name, "ascii")
+
+
+def _named(children: Sequence[str]) -> list[tuple[str, int]]:
+    return [(module, int(index)) for module, _, index in (one.rpartition(":") for one in children)]
+
+
 def main(arguments: Sequence[str]) -> None:
     """Keep the children that the arguments name, `MODULE:INDEX` each, after the pid of the parent."""
     parent, *named = arguments
-    children = [(module, int(index)) for module, _, index in (one.rpartition(":") for one in named)]
     try:
         configure(Settings.load())
     except HcpError as error:
         log().error("process cannot work", error=str(error))
         sys.exit(1)
-    Nursery(children, int(parent)).run()
+    Nursery(_named(named), int(parent)).run()
 
 
 if __name__ == "__main__":

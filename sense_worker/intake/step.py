@@ -8,13 +8,16 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery import bootsteps
 
 from sense_worker.logs import log
 from sense_worker.nursery import Restarts
 from sense_worker.tether import tethered
+
+if TYPE_CHECKING:
+    from sense_worker.nursery import Forked
 
 NURSERY = "sense_worker.nursery"
 STOP_S = 18.0
@@ -27,14 +30,13 @@ os.register_at_fork(before=STARTING.acquire, after_in_parent=STARTING.release, a
 
 
 class IntakeStep(bootsteps.StartStopStep):
-    """Keeps the readers that `sense_children` names, by module and index, and one sweep running beside the pool."""
+    """Keeps the nursery of `sense_children` running beside the pool; `sense_nursery` is the first one, which waits."""
 
     requires = ("celery.worker.components:Pool",)
 
     def __init__(self, parent: Any, **_: Any) -> None:
         super().__init__(parent)
-        children = [*parent.app.conf.sense_children, ("sense_worker.schedule", 0)]
-        self._keeper = _Keeper([f"{module}:{index}" for module, index in children])
+        self._keeper = _Keeper(parent.app.conf.sense_children, parent.app.conf.sense_nursery)
 
     def start(self, parent: Any) -> None:  # noqa: ARG002 - the bootstep's signature
         """Start their nursery, in the care of a thread that lives as long as it is wanted."""
@@ -52,24 +54,26 @@ class IntakeStep(bootsteps.StartStopStep):
 class _Keeper:
     """Keeps the nursery of these children alive: started again whenever it ends, after a pause that doubles.
 
-    Its own thread starts it and lives on, because the kernel tells a child of the death of that thread (see `tether`).
+    The first was forked before the pool was. Its own thread starts the others and lives on, because the kernel tells a
+    child of the death of that thread (see `tether`).
     """
 
-    def __init__(self, children: list[str]) -> None:
+    def __init__(self, children: list[str], first: Forked) -> None:
         self._children = children
         self._stop = threading.Event()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Forked | subprocess.Popen[bytes] = first
+        self._first = first
         self._thread = threading.Thread(target=self._keep, name="nursery", daemon=True)
 
     def start(self) -> None:
+        self._first.begin()
         self._thread.start()
 
     def stop(self) -> None:
         self._stop.set()
-        if self._process is not None:
-            self._process.terminate()
+        self._process.terminate()
         self._thread.join(STOP_S)
-        if self._thread.is_alive() and self._process is not None:
+        if self._thread.is_alive():
             log().warning("process killed: it did not stop in time", process=NURSERY, seconds=STOP_S)
             self._process.kill()
             self._thread.join()
@@ -77,13 +81,15 @@ class _Keeper:
     def _keep(self) -> None:
         argv = [sys.executable, "-m", NURSERY, str(os.getpid()), *self._children]
         restarts = Restarts(NURSERY)
-        while not self._stop.is_set():
+        while True:
             begun = time.monotonic()
-            with STARTING:
-                self._process = subprocess.Popen(tethered(argv, signal.SIGTERM), stdin=subprocess.DEVNULL)
-            if self._stop.is_set():
-                self._process.terminate()
             code = self._process.wait()
             if self._stop.is_set():
                 return
             self._stop.wait(restarts.pause_s(code, time.monotonic() - begun))
+            if self._stop.is_set():
+                return
+            with STARTING:
+                self._process = subprocess.Popen(tethered(argv, signal.SIGTERM), stdin=subprocess.DEVNULL)
+            if self._stop.is_set():
+                self._process.terminate()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from runtime_core.errors import INTERRUPTED, ExecTimeout
+from sense_worker import nursery
 from sense_worker.audit_check import check_audit
 from sense_worker.storage.engine import Database
 from tests.live.exec_worlds import TEXT, ExecWorld
@@ -118,11 +119,12 @@ def processes_of(worker: Worker) -> dict[str, list[int]]:
             continue
         with suppress(OSError):
             parent, group = (entry / "stat").read_text().rpartition(")")[2].split()[1:3]
-            argv = (entry / "cmdline").read_bytes().split(b"\0")
-            if int(group) == worker.process.pid and b"sense_worker.nursery" in argv:
-                if int(parent) != worker.process.pid:
-                    found[READER].append(int(entry.name))
-            elif int(parent) == worker.process.pid and b"worker" in b" ".join(argv) and b"-m" not in argv:
+            if int(group) != worker.process.pid:
+                continue
+            name = (entry / "comm").read_text().strip()
+            if name == nursery.CHILD_NAME:
+                found[READER].append(int(entry.name))
+            elif int(parent) == worker.process.pid and name != nursery.NAME:
                 found[POOL].append(int(entry.name))
     return found
 

@@ -37,16 +37,18 @@ class Sink(SinkBase):
         return [Delivered()] * len(batch)
 """
 REPLACED = """
+import os
 from sense_worker import app
 from sense_worker.settings import Settings
 
-make_app = app.make_app
+make_app, worker = app.make_app, os.getpid()
 
 
 def used_before_the_fork(settings):
     made = make_app(settings)
     made.conf.worker_max_tasks_per_child = 1
-    made.tasks[app.DRAIN]("t-red/filed-0")  # opens in this process what its children must not share
+    if os.getpid() == worker:
+        made.tasks[app.DRAIN]("t-red/filed-0")  # opens in this process what its children must not share
     return made
 
 

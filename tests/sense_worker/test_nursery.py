@@ -7,16 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from sense_worker.nursery import Restarts
+from sense_worker.nursery import CHILD_NAME, NAME, Restarts
 from sense_worker.tether import tethered
 from tests.live.worlds import until
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CHILD = """
 import os, signal, threading, time
@@ -33,6 +30,20 @@ def main(index, parent):
         time.sleep(1)
     stop.wait(60)
     (here / f"ended-{index}").touch()
+"""
+
+WORKER = """
+import sys
+from sense_worker.nursery import Forked
+
+forked = Forked(["child_of_test:0"])
+print(forked._pid, flush=True)
+for line in sys.stdin:
+    if line == "begin\\n":
+        forked.begin()
+    elif line == "end\\n":
+        forked.terminate()
+        print(forked.wait(), flush=True)
 """
 
 
@@ -120,3 +131,38 @@ def test_a_child_that_does_not_stop_is_killed(tmp_path):
     finally:
         started.process.kill()
         started.process.wait(10)
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """A process that has forked a nursery of one child, which waits for its word."""
+    (tmp_path / "child_of_test.py").write_text(CHILD)
+    env = {**os.environ, "HERE": str(tmp_path), "PYTHONPATH": str(tmp_path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(tethered([sys.executable, "-c", WORKER]), env=env, text=True, bufsize=1, **pipes) as process:
+        yield process
+        process.kill()
+
+
+def test_a_forked_nursery_begins_at_its_word_and_ends_in_order(worker, tmp_path):
+    """Its children come from the worker's own process, which has loaded what they need; SIGTERM ends them in order."""
+    forked = int(worker.stdout.readline())
+    assert not (tmp_path / "begun-0").exists()
+    worker.stdin.write("begin\n")
+    until(lambda: (tmp_path / "begun-0").exists() and (tmp_path / "begun-0").read_text(), 20, "it begun")
+    pid, parent = map(int, (tmp_path / "begun-0").read_text().split())
+    names = [Path(f"/proc/{one}/comm").read_text().strip() for one in (forked, pid)]
+    worker.stdin.write("end\n")
+
+    assert (parent, names, worker.stdout.readline()) == (forked, [NAME, CHILD_NAME], "0\n")
+    assert (tmp_path / "ended-0").exists()
+
+
+def test_a_nursery_that_waits_ends_with_its_worker(worker, tmp_path):
+    """A worker that ends before its pool has begun leaves no process, and no reader of it ever ran."""
+    forked = int(worker.stdout.readline())
+
+    worker.kill()
+
+    until(lambda: not Path(f"/proc/{forked}").exists(), 10, "it is gone")
+    assert not (tmp_path / "begun-0").exists()
