@@ -194,14 +194,24 @@ class Stage:
         Near.outcomes = [Retry("busy")] if path == "far again" else []
         self._audit_from = road.bench.settings.audit_file.stat().st_size
 
+    def pause(self) -> None:
+        """Let the operator pause the sink; it stays so, also where the stage had paused it for a while."""
+        if self._opens_later:  # of its own pause this is the end: what follows is a change, and audited
+            self.open()
+        self.operator.pause_sink(self.sink)
+
+    def open(self) -> None:
+        """End the pause that the stage began with."""
+        self._opens_later = False
+        self.road.bench.rows.change(tables.SinkRow, {"name": self.sink}, paused_at=None)
+
     def run(self, probe: Probe, *, late: bool) -> None:
         """Take an event all the way, `probe` at every step; `late`: a hand-over comes LATE_S after its claim."""
         self.road.probe = Near.probe = probe
         try:
             self._arrive(probe, late=late)
             if self._opens_later:
-                self._opens_later = False
-                self.road.bench.rows.change(tables.SinkRow, {"name": self.sink}, paused_at=None)
+                self.open()
             self._drain(probe, late=late)
         finally:
             self.road.probe = Near.probe = None
@@ -316,7 +326,7 @@ KINDS: dict[str, Withdrawal] = {
         *("denied: activation revoked", "refused: activation_revoked"),
     ),
     "route removed": _kind("route.remove", lambda on: on.operator.remove_route(on.route), "cancelled", "none"),
-    "sink paused": _kind("sink.pause", lambda on: on.operator.pause_sink(on.sink), "held"),
+    "sink paused": _kind("sink.pause", lambda on: on.pause(), "held"),
     "pack removed": _kind(
         "pack.remove",
         lambda on: on.operator.remove_pack("mail"),
