@@ -97,7 +97,7 @@ def test_a_connection_cut_while_nobody_uses_it(one_connection, postgresql_url, m
     """One that has rested is looked at and replaced; where it was used a moment ago, the next task fails, alone."""
     monkeypatch.setattr("sense_worker.storage.engine.RESTED_S", rested_s)
     database = one_connection
-    with database.read() as connection:
+    with database.write() as connection:
         pid = connection.scalar(sa.select(sa.func.pg_backend_pid()))
     other = Database(postgresql_url)
     with other.read() as killer:
