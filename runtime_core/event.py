@@ -14,6 +14,7 @@ from runtime_core.strict_json import kind_of, parse_object
 MESSAGE_ID = re.compile(r"[!-~]{1,128}", re.ASCII)
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 """verb_key and ref, matched whole."""
+ANY_REF = "*"
 PACK_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}", re.ASCII)
 SUBJECT_LIMIT = 256
 """Characters of a subject: it is shown, and is the ordering and collapse key."""

@@ -114,14 +114,23 @@ def server_facts(url: str, *, timeout_s: float = 5.0) -> ServerFacts:
 
 
 def answers(url: str, *, timeout_s: float = 1.0) -> bool:
-    """Say whether a server at `url` answers now; one that still loads its data does not."""
-    from redis.exceptions import RedisError
+    """Say whether a server at `url` answers now; one that still loads its data does not.
 
+    Raises ValueError for a URL of none.
+    """
+    # Not by redis-py (see `connect`): every command asks this where `up` runs, `publish` in a hook among them.
+    from hiredis import HiredisError
+
+    from runtime_core.redis_url import RedisUrl
+    from sense_worker.resp import Connection
+
+    connection = Connection(RedisUrl.parse(url, more_options=True), timeout_s)
     try:
-        with connect(url, timeout_s=timeout_s) as client:
-            return bool(client.ping())
-    except RedisError:
+        return connection.exchange([(b"PING",)]) == [b"PONG"]
+    except (OSError, HiredisError):
         return False
+    finally:
+        connection.close()
 
 
 def connect(url: str, *, timeout_s: float) -> redis.Redis:

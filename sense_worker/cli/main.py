@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import io
+import itertools
 import os
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -29,6 +31,9 @@ from sense_worker.cli import (
     schemas,
     sinks,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 app = typer.Typer(
     name="sense-worker",
@@ -97,16 +102,46 @@ for name, group, panel in (
 
 
 @functools.cache
-def command() -> Any:
-    """Return the parser of the whole command line; built once a process."""
-    return typer.main.get_command(app)
+def command(*names: str) -> Any:
+    """Return the parser of the whole command line, or of the named command of a group alone; built once a process.
+
+    A name that is none gets the whole of its level, which says so. To build all 71 takes 60 ms of CPU, of the 350 ms
+    that a listing takes.
+    """
+    return typer.main.get_command(_part(app, names))
+
+
+def _part(whole: typer.Typer, names: Sequence[str]) -> typer.Typer:
+    """Return a level of the command line with the named command or group alone, itself cut down by further names."""
+    if not names:
+        return whole
+    part = copy.copy(whole)
+    part.registered_commands = [one for one in whole.registered_commands if _name(one) == names[0]]
+    part.registered_groups = [copy.copy(one) for one in whole.registered_groups if one.name == names[0]]
+    for group in part.registered_groups:
+        group.typer_instance = group.typer_instance and _part(group.typer_instance, names[1:])
+    return part if part.registered_commands or part.registered_groups else whole
+
+
+def _name(one: typer.models.CommandInfo) -> str:
+    return one.name or typer.main.get_command_name(one.callback.__name__ if one.callback else "")
+
+
+def _names(arguments: Sequence[str]) -> list[str]:
+    """Return the group and the command that a command line begins with, as far as it does."""
+    given = itertools.dropwhile(lambda argument: argument == "--debug", arguments)
+    names = list(itertools.takewhile(lambda argument: not argument.startswith("-"), given))
+    return names[: 2 if any(group.name in names[:1] for group in app.registered_groups) else 1]
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run one command line and return its exit code; failures are one line on standard error."""
     invocation = Invocation()
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        code = command().main(args=arguments, prog_name="sense-worker", standalone_mode=False, obj=invocation)
+        code = command(*_names(arguments)).main(
+            args=arguments, prog_name="sense-worker", standalone_mode=False, obj=invocation
+        )
         sys.stdout.flush()
     except BrokenPipeError:
         _drop_output()

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from runtime_core.errors import UsageError
-from runtime_core.event import NAME, PACK_ID
+from runtime_core.event import ANY_REF, NAME, PACK_ID
 from runtime_core.grants import ANY_PACK, Capability
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}", re.ASCII)
 """Principals, projects and sinks."""
 KINDS = ("human", "service", "agent", "mothership")
-ANY_REF = "*"
 LIMIT = 10_000
 """Rows of one answer at most."""
 HUNDRED_YEARS_S = 3_155_760_000

@@ -18,6 +18,7 @@ from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, ROUTE, SESSION
 from sense_worker.storage.states import SETTLED, State
+from sense_worker.up_file import discover_redis_url
 from sense_worker.waiting import stream_counts
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class Reading(Desk):
             counted = int(connection.scalar(events) or 0)
             states = _by_state(connection.execute(by_lane).all())
         if acting.operator:
-            waiting, pending = stream_counts(self._redis_url(), tenant)
+            waiting, pending = stream_counts(discover_redis_url(self.settings), tenant)
         return Status(tenant, counted, *states, dead, waiting, pending)
 
 

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 
 from runtime_core.authority import Authority
 from runtime_core.errors import PACK_NOT_INSTALLED, REQUIRES_OPERATOR, TRIGGER_NOT_DECLARED, Denied, NotFound
-from runtime_core.event import parse_body
+from runtime_core.event import ANY_REF, parse_body
 from runtime_core.identity import Route
 from runtime_core.pipeline import Facts
 from sense_worker.filters import Filtering, check_filter
 from sense_worker.intake.candidates import Announced, refusal
 from sense_worker.operator.desk import Desk, know_principal
-from sense_worker.operator.names import ANY_REF, pack_name, ref_name, row_limit
+from sense_worker.operator.names import pack_name, ref_name, row_limit
 from sense_worker.storage.authority import versions
 from sense_worker.storage.schema import DELIVERY, EVENT, ROUTE
 

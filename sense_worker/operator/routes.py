@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
+from runtime_core.event import ANY_REF
 from sense_worker.filters import check_filter
 from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
-from sense_worker.operator.names import ANY_REF, end_of, pack_name, ref_name
+from sense_worker.operator.names import end_of, pack_name, ref_name
 from sense_worker.operator.views import RouteView
 from sense_worker.storage.lanes import lane_of
 from sense_worker.storage.ledger import Ledger

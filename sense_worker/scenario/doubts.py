@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runtime_core.errors import UsageError
+from runtime_core.event import ANY_REF
 from runtime_core.grants import ANY_PACK
-from sense_worker.operator.names import ANY_REF
 from sense_worker.scenario.model import GrantRow, PackSource, StepCase
 from sense_worker.scenario.packs import read_listed
 
