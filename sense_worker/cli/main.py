@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import gc
 import io
 import itertools
 import os
@@ -159,6 +160,8 @@ def run(arguments: list[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """Run the command line of this process; the console script."""
+    # What a command loads stays, and the collector's default of 700 walks it again and again: a tenth of its CPU.
+    gc.set_threshold(50_000, 20, 20)
     _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -8,12 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.adapters.launch import checked
-from runtime_core.archive import read_source
 from runtime_core.errors import Denied, LintIssue, NotFound, PackError, PackLintError, UsageError
 from runtime_core.grants import Capability, GrantTable
 from runtime_core.install import install_refusal
-from runtime_core.manifest import parse_manifest
-from runtime_core.pack import read_pack
 from sense_worker.operator.desk import Desk
 from sense_worker.operator.families import joined_family
 from sense_worker.operator.names import pack_name
@@ -57,6 +54,8 @@ class Packs(Desk):
                 self._allowed(change, manifest)
                 if files is None:
                     raise fault or AssertionError
+                from runtime_core.pack import read_pack  # late, as in `storage.authority`
+
                 pack = read_pack(*files, self._others(change, manifest))
                 if pack.manifest.binding.mode == "mock" and not self.settings.allow_mock:
                     raise PackLintError(pack.pack_id, [MOCK_NOT_ALLOWED])
@@ -135,6 +134,8 @@ class Packs(Desk):
 
 def _read(source: Path) -> tuple[PackFiles | None, PackError | None]:
     """Return the three files, or why there are none. Raises UsageError for a path that leads nowhere."""
+    from runtime_core.archive import read_source  # late, as in `storage.authority`
+
     try:
         return read_source(source), None
     except PackError as fault:
@@ -144,6 +145,8 @@ def _read(source: Path) -> tuple[PackFiles | None, PackError | None]:
 
 
 def _manifest(files: PackFiles | None) -> Manifest | None:
+    from runtime_core.manifest import parse_manifest  # late, as in `storage.authority`
+
     try:
         return None if files is None else parse_manifest(files.surface)
     except PackError:

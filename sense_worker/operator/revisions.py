@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runtime_core.errors import PackError
-from runtime_core.pack import PackFiles, read_pack
 from sense_worker.storage.schema import REVISION
 
 if TYPE_CHECKING:
-    from runtime_core.pack import Pack
+    from runtime_core.pack import Pack, PackFiles
 
 
 def newest_pack(connection: sa.Connection, tenant: str, pack_id: str) -> Pack | None:
@@ -24,11 +23,15 @@ def newest_pack(connection: sa.Connection, tenant: str, pack_id: str) -> Pack | 
 
 def files_of(row: Any) -> PackFiles:
     """Return the three files of a stored revision."""
+    from runtime_core.pack import PackFiles  # late, as in `storage.authority`
+
     return PackFiles(row.surface, row.policy, row.harness)
 
 
 def readable(row: Any) -> Pack | None:
     """Return the pack of a stored revision, or None where this release no longer accepts it."""
+    from runtime_core.pack import read_pack
+
     try:
         return read_pack(*files_of(row))
     except PackError:

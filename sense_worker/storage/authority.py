@@ -27,7 +27,6 @@ import sqlalchemy as sa
 from runtime_core.errors import SINK_DISABLED, SINK_MISSING, SINK_PAUSED, NotFound, PackError
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
-from runtime_core.pack import PackRevision, read_pack
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.schema import (
     ACTIVATION,
@@ -45,7 +44,7 @@ from sense_worker.storage.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from runtime_core.pack import Pack
+    from runtime_core.pack import Pack, PackRevision
     from sense_worker.storage.engine import Database
     from sense_worker.storage.rows import Kind
     from sense_worker.vault import Vault
@@ -184,6 +183,8 @@ class SqlAuthoritySource:
         except PackError as error:
             log.error("pack %s of tenant %s is not served: %s", pack_id, tenant, error)  # noqa: TRY400 - its text says all
             return None
+        from runtime_core.pack import PackRevision
+
         return PackRevision(tenant, row.generation, pack, row.allowed_bins)
 
     def sink(self, tenant: str, name: str) -> Sink | None:
@@ -222,6 +223,8 @@ class SqlAuthoritySource:
             files = sa.select(r.surface, r.policy, r.harness)
             at = (r.tenant == tenant, r.pack_id == pack_id, r.generation == generation)
             surface, policy, harness = self._all(files.where(*at))[0]
+            from runtime_core.pack import read_pack  # its models take 50 ms, which a command that reads no pack spares
+
             pack = read_pack(surface=surface, policy=policy, harness=harness)
             _PACKS.put(key, pack)
         return pack

@@ -71,11 +71,12 @@ def test_what_runs_in_memory_loads_no_database(tmp_path):
 @pytest.mark.parametrize(
     ("modules", "without"),
     [
+        ("sense_worker.operator", NO_WORKER | {"rich", "runtime_core.manifest_models", "tarfile"}),
         ("sense_worker.client", UNASKED | {"celery", "kombu", "sqlalchemy"}),
         ("sense_worker.up", UNASKED | {"celery", "kombu", "rich"}),
         ("sense_worker.app, sense_worker.intake.child, sense_worker.exec.child, sense_worker.schedule", UNASKED),
     ],
-    ids=["web app", "up", "worker and readers"],
+    ids=["operator", "web app", "up", "worker and readers"],
 )
 def test_what_stays_loads_what_it_works_with(modules, without):
     """A web app, the supervisor, and a worker with its nursery."""
