@@ -3,8 +3,8 @@
 A drain feeds one with what it claims from a lane; a reader feeds one with the reads it has just recorded. One thread
 owns what has ended: sixteen requests at once cost a commit and not sixteen. A read is answered before it is settled: if
 this process dies in between it runs again, and its client has its first answer. So it may also wait a moment for others
-to be settled with. A write is answered after, because its
-row is what keeps it from running twice.
+to be settled with. A write is answered after, because its row is what keeps it from running twice; so is a request with
+an idempotency key, because whoever asks next is told by its row.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Engine:
         LedgerBusy where the database was away for as long as a lease lasts, and RedisError.
         """
         done = [one for one in heard if isinstance(one, Done)]
-        self._push([self._reply(one) for one in done if not one.write and not one.answered])
+        self._push([self._reply(one) for one in done if not one.waited_for and not one.answered])
         with self._lock:
             for one in heard:
                 if one is not None:
@@ -151,7 +151,7 @@ class Engine:
             return
         done, self._ended = self._ended, []
         aliased = self._until_settled(done, lane)
-        self._push([*(self._reply(one) for one in done if one.write), *aliased])
+        self._push([*(self._reply(one) for one in done if one.waited_for), *aliased])
 
     def tend(self) -> bool:
         """Look after what runs: end what is cancelled, keep its lease. Returns whether leases were kept now."""
@@ -179,7 +179,7 @@ class Engine:
 
     def _execute(self, running: _Running, authority: Authority, claimed_at: float) -> None:
         done = self._runner.run(running.claimed, running.cancelled, authority, claimed_at, running.opened)
-        if done is not None and not done.write and len(self._running) == 1:
+        if done is not None and not done.waited_for and len(self._running) == 1:
             # Nothing else to answer with it in one trip: its client need not wait for the owner's turn.
             with suppress(RedisError):
                 self._push([self._reply(done)])
@@ -188,7 +188,7 @@ class Engine:
 
     def _pressing(self) -> bool:
         """Whether what has ended must be settled now: a client waits for that, or the first has waited long enough."""
-        if any(one.write or one.claimed.keyed for one in self._ended):
+        if any(one.waited_for for one in self._ended):
             return True
         return bool(self._ended) and time.monotonic() - self._ended_at >= self._settle_s
 
@@ -206,7 +206,7 @@ class Engine:
 
     def _settle_and_claim(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
         settlements = [
-            ExecSettlement(one.claimed, one.envelope.ok, one.envelope.error, self._vault.seal(one.encoded))
+            ExecSettlement(one.claimed, one.envelope.ok, one.envelope.error, self._vault.seal(one.encoded), one.began)
             for one in done
         ]
         free = 0 if lane is None else self.free

@@ -41,6 +41,8 @@ class Done(NamedTuple):
     envelope: ResultEnvelope
     encoded: bytes
     """The envelope as it is sealed."""
+    began: bool
+    """Its adapter was entered, or may have been."""
     write: bool
     """A write began: it is answered only after its row says that it is done."""
     secret: bytes | None
@@ -49,10 +51,20 @@ class Done(NamedTuple):
     """Its client has its answer already."""
 
     @classmethod
-    def failed(cls, claimed: ClaimedExec, error: str, *, write: bool, secret: bytes | None = None) -> Self:
+    def failed(
+        cls, claimed: ClaimedExec, error: str, *, began: bool, write: bool = False, secret: bytes | None = None
+    ) -> Self:
         """Return the end of a request without a result."""
         envelope = ResultEnvelope(False, claimed.pack_id, claimed.verb_key, None, error)
-        return cls(claimed, envelope, encoded(envelope), write, secret)
+        return cls(claimed, envelope, encoded(envelope), began, write, secret)
+
+    @property
+    def waited_for(self) -> bool:
+        """Whether its row must say that it is done before its client hears of it.
+
+        A write's row keeps it from running twice; one with an idempotency key is what the next who asks is told.
+        """
+        return self.write or self.claimed.keyed
 
 
 class Cancellations:
@@ -121,7 +133,7 @@ class Runner:
             log().error("command failed unexpectedly", **what)
             if self.writes(claimed):
                 return None
-            return Done.failed(claimed, "failed: internal", write=False)
+            return Done.failed(claimed, "failed: internal", began=True)
         finally:
             self._writing.discard(claimed.id)
 
@@ -131,7 +143,8 @@ class Runner:
         unrun = self._unrun(claimed, cancelled)
         if unrun is not None:
             self._runtime.audit.append([_unrun_record(claimed, unrun)])
-            return Done.failed(claimed, unrun, write=claimed.lapsed_write, secret=opened.secret)
+            lapsed = claimed.lapsed_write
+            return Done.failed(claimed, unrun, began=lapsed, write=lapsed, secret=opened.secret)
         facts = ExecFacts(
             *(claimed.tenant, claimed.session_id, opened.project, opened.envelope),
             *(claimed.id.hex(), claimed.deadline_at),
@@ -148,7 +161,7 @@ class Runner:
         if len(body) > RESULT_LIMIT:
             envelope = envelope._replace(ok=False, result=None, error=errors.OVER_OUTPUT.format(RESULT_LIMIT))
             body = encoded(envelope)
-        return Done(claimed, envelope, body, self.writes(claimed), opened.secret)
+        return Done(claimed, envelope, body, call.refused is None, self.writes(claimed), opened.secret)
 
     def _unrun(self, claimed: ClaimedExec, cancelled: threading.Event) -> str | None:
         """Tell why a request is not started: a process died in its write, or nobody waits for it any more."""

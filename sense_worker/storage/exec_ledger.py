@@ -116,6 +116,8 @@ class ExecSettlement(NamedTuple):
     error: str | None
     reply: bytes
     """Sealed at rest."""
+    began: bool
+    """Something may have run: only then its idempotency key is used up."""
 
 
 _COLUMNS = ExecRecord._fields
@@ -140,7 +142,9 @@ class ExecLedger:
         rows = Rows(connection, self._kind)
         marks = ", ".join("?" * len(records))
         by_id = f"SELECT {_KNOWN} FROM sense_exec WHERE id IN ({marks})"  # noqa: S608 - our own constants
-        by_key = f"SELECT {_KNOWN} FROM sense_exec WHERE tenant = ? AND principal = ? AND idempotency_key = ?"  # noqa: S608
+        # Locked: else the first may be settled before the row that will wait for its result can be seen.
+        lock = " FOR SHARE" if self._kind == "postgresql" else ""
+        by_key = f"SELECT {_KNOWN} FROM sense_exec WHERE tenant = ? AND principal = ? AND idempotency_key = ?{lock}"  # noqa: S608
         queries: list[tuple[str, Sequence[object]]] = [(by_id, [record.id for record in records])]
         queries += [
             (by_key, (one.tenant, one.principal, one.idempotency_key))
@@ -196,11 +200,15 @@ class ExecLedger:
         )
 
     def settle(self, connection: sa.Connection, settlements: Sequence[ExecSettlement], now: int) -> None:
-        """Write how requests ended, where the lease is still ours; the sealed request goes."""
+        """Write how requests ended, where the lease is still ours; the sealed request goes.
+
+        Where nothing began the idempotency key is free again: a denial is no result to keep.
+        """
         Rows(connection, self._kind).execute_many(
             "UPDATE sense_exec SET state = 'done', sealed = NULL, lease = NULL, ok = ?, error = ?, reply = ?, "
-            "settled_at = ? WHERE id = ? AND lease = ? AND state = 'running'",
-            [(one.ok, one.error, one.reply, now, one.claimed.id, one.claimed.lease) for one in settlements],
+            "settled_at = ?, idempotency_key = CASE WHEN ? THEN idempotency_key END "
+            "WHERE id = ? AND lease = ? AND state = 'running'",
+            [(one.ok, one.error, one.reply, now, one.began, one.claimed.id, one.claimed.lease) for one in settlements],
         )
 
     def settle_aliases(
@@ -236,10 +244,10 @@ class ExecLedger:
         return [_waiting(row) for row in own and own + rows.query(query.format("alias_of"), (request,))]
 
     def cancel(self, connection: sa.Connection, ended: Sequence[tuple[Waiting, bytes]], error: str, now: int) -> None:
-        """End requests that have not started, each with its reply, sealed at rest."""
+        """End requests that have not started, each with its reply, sealed at rest; their key is free again."""
         Rows(connection, self._kind).execute_many(
-            "UPDATE sense_exec SET state = 'done', sealed = NULL, ok = ?, error = ?, reply = ?, settled_at = ? "
-            "WHERE id = ?",
+            "UPDATE sense_exec SET state = 'done', sealed = NULL, ok = ?, error = ?, reply = ?, settled_at = ?, "
+            "idempotency_key = NULL WHERE id = ?",
             [(False, error, reply, now, one.id) for one, reply in ended],
         )
 

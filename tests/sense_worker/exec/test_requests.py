@@ -182,6 +182,42 @@ def test_one_idempotency_key_is_not_for_another_request(bench: ExecBench):
     assert bench.tool.ran == ["mail.write"]
 
 
+@pytest.mark.parametrize("how", ["denied", "unconfirmed", "too late", "cancelled"])
+def test_a_key_is_not_used_up_by_what_never_began(bench: ExecBench, how):
+    """What was denied, not confirmed, not started or cancelled ran nothing: the next under its key is judged anew."""
+    key = {"idempotency_key": "k"}
+    first = bench.ask("mail.gated", timeout_s=0.001, **key) if how == "too late" else bench.ask("mail.gated", **key)
+    if how == "denied":
+        bench.rows.change(tables.GrantRow, {"id": "ana-verb.exec.write"}, expires_at=1)
+    bench.send(first)
+    if how == "cancelled":
+        bench.send(bench.cancel(first))
+    time.sleep(0.002)
+    bench.drain()
+    bench.rows.change(tables.GrantRow, {"id": "ana-verb.exec.write"}, expires_at=None)
+
+    second, third = (bench.ask("mail.gated", {"text": "x", "confirm": True}, **key) for _ in range(2))
+    bench.send(second)
+    bench.drain()
+    bench.send(third)
+
+    assert not bench.answer(first).ok
+    assert bench.answer(second).result == bench.answer(third).result == {"text": "x"}
+    assert bench.tool.ran == ["mail.gated"]
+
+
+def test_a_key_is_used_up_by_what_ran_and_failed(bench: ExecBench):
+    """A failure of the adapter is a result: the same key answers it again, and runs nothing."""
+    bench.tool.does["mail.write"] = lambda _: Ran(error="exited 1")
+    first, second = (bench.ask("mail.write", idempotency_key="k") for _ in range(2))
+    for request in (first, second):
+        bench.send(request)
+        bench.drain()
+
+    assert bench.answer(first) == bench.answer(second)
+    assert bench.tool.ran == ["mail.write"]
+
+
 def test_an_idempotency_key_is_its_principals_own(bench: ExecBench):
     """Two principals may use the same key for different things."""
     bench.rows.principal("bob")

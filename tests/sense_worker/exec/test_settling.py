@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -104,3 +105,26 @@ def test_a_read_that_was_answered_and_not_settled_keeps_its_first_answer(bench: 
 
     assert bench.answer(request).result == {"text": "first"}
     assert bench.rows_of() == ["done"]
+
+
+def test_one_who_comes_while_a_result_is_settled_is_told(bench: ExecBench, monkeypatch):
+    """A second request under a key, that found the first running, is seen by whoever settles the first meanwhile."""
+    first, second = (bench.ask("mail.write", {"text": "x"}, idempotency_key="k") for _ in range(2))
+    bench.send(first)
+    engine = bench.engine()
+    engine.settle([], "exec.interactive")
+    heard = engine.hear(10.0)
+    settling = threading.Thread(target=engine.settle, args=(heard, None))
+    insert = ExecLedger.insert
+
+    def late(*arguments):
+        settling.start()  # between the look at what is known and the row that will wait for it
+        settling.join(0.3)
+        insert(*arguments)
+
+    monkeypatch.setattr(ExecLedger, "insert", late)
+    bench.send(second)
+    settling.join(10.0)
+
+    assert bench.answer(first) == bench.answer(second)
+    assert bench.rows_of() == ["done", "done"]
