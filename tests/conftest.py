@@ -18,7 +18,7 @@ os.environ.setdefault(guard.NOTES, tempfile.mkstemp(prefix="guarded-")[1])
 _paths = filter(None, (str(Path(guard.__file__).parent), os.environ.get("PYTHONPATH")))
 os.environ["PYTHONPATH"] = os.pathsep.join(_paths)
 
-pytest_plugins = ["tests.databases", "tests.redis_servers"]
+pytest_plugins = ["tests.once", "tests.databases", "tests.redis_servers"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
