@@ -142,6 +142,10 @@ class AsyncHandle:
         self._client = client
         self._sent = sent
 
+    def __repr__(self) -> str:
+        """Return it with the request's message id."""
+        return f"AsyncHandle({self.message_id!r})"
+
     @property
     def message_id(self) -> str:
         """Names the request in the audit."""

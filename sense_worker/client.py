@@ -82,6 +82,10 @@ class Handle:
         self._redis = client
         self._sent = sent
 
+    def __repr__(self) -> str:
+        """Return it with the request's message id."""
+        return f"Handle({self.message_id!r})"
+
     @property
     def message_id(self) -> str:
         """Names the request in the audit."""

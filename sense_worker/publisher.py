@@ -15,13 +15,14 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from runtime_core.errors import UsageError
+from runtime_core.errors import PublishError, UsageError
 from runtime_core.redis_url import REDIS_FORMS, RedisUrl
 from sense_worker.activation_file import ENV, held_activation
 from sense_worker.announcement import Announcement, Published
 from sense_worker.publishing import Confirm, Do, Exchange, Pause, Plan, Publishing, Step
 from sense_worker.resp import Connection
 from sense_worker.spool import Spool
+from sense_worker.wire import stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,7 +44,7 @@ class AnyPublisher(ABC):
     `activation_file` defaults to SENSE_ACTIVATION_FILE, `redis_url` to the server that file names. `timeout_s`
     (seconds) bounds each wait for the server, `attempts` how often it is asked; no more than `stream_limit` entries
     are put on the stream. `spool` names a file for what cannot be sent. confirm="ledger" looks into `ledger`, a
-    function that tells whether an event id (16 bytes) is there, or into the ledger at `database_url`. A secret that was
+    function that tells whether what was `Published` is there, or into the ledger at `database_url`. A secret that was
     rotated is taken up from the file before the next round trip; the server stays the one of the start.
     Raises UsageError where one of these is wrong, naming the place and the way out.
     """
@@ -58,7 +59,7 @@ class AnyPublisher(ABC):
         timeout_s: float = 5.0,
         attempts: int = 3,
         confirm_timeout_s: float = 10.0,
-        ledger: Callable[[bytes], bool] | None = None,
+        ledger: Callable[[Published], bool] | None = None,
         database_url: str | None = None,
     ) -> None:
         file = held_activation(activation_file)
@@ -74,7 +75,7 @@ class AnyPublisher(ABC):
             address = RedisUrl.parse(url)
         except ValueError:
             raise UsageError("redis_url", "is no address of a Redis server", f"give {REDIS_FORMS}") from None
-        self._look = LedgerLook(database_url) if ledger is None and database_url else None
+        self._look = LedgerLook(database_url, activation.tenant) if ledger is None and database_url else None
         self._rules = Publishing(
             activation=activation,
             file=file,
@@ -168,23 +169,36 @@ class Publisher(AnyPublisher):
 
 
 class LedgerLook:
-    """Tells whether the ledger at a database URL holds an event. Connects at the first look."""
+    """Tells whether the ledger at a database URL holds a tenant's event. Connects at the first look."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, tenant: str) -> None:
         self._url = database_url
+        self._stream = stream_of(tenant)
         self._database: Database | None = None
 
-    def __call__(self, event_id: bytes) -> bool:
-        """Look for the event. Raises LedgerBusy where the database does not answer now, SettingsError for a bad URL."""
+    def __call__(self, published: Published) -> bool:
+        """Look for the event.
+
+        Raises PublishError where its entry was refused, LedgerBusy where the database does not answer now, and
+        SettingsError for a bad URL.
+        """
         # SQLAlchemy takes 0.5 s to import: only who waits for the ledger pays it.
         import sqlalchemy as sa
 
         from sense_worker.storage.engine import Database
-        from sense_worker.storage.schema import EVENT
+        from sense_worker.storage.schema import DEAD_ENTRY, EVENT
 
         if self._database is None:
             self._database = Database(self._url)
         with self._database.read() as connection:
+            entry = DEAD_ENTRY.c.stream == self._stream, DEAD_ENTRY.c.stream_id == published.stream_id
+            dead = connection.execute(sa.select(DEAD_ENTRY.c.word, DEAD_ENTRY.c.detail).where(*entry)).first()
+            if dead is not None:
+                reason = f"accepted as {published.stream_id}, then refused: {dead.word}: {dead.detail}"
+                raise PublishError(
+                    f"event {published.event_id}", reason, "nothing was delivered; mend it and announce again"
+                )
+            event_id = bytes.fromhex(published.event_id)
             events = sa.select(sa.literal(1)).select_from(EVENT).where(EVENT.c.id == event_id)
             return connection.execute(events).first() is not None
 

@@ -81,8 +81,8 @@ class Publishing:
     stream_limit: int
     attempts: int
     spool: Spool | None
-    ledger: Callable[[bytes], bool] | None
-    """Whether the ledger holds the event of that id; may block, may raise LedgerBusy."""
+    ledger: Callable[[Published], bool] | None
+    """Whether the ledger holds the event; may block, may raise LedgerBusy, and PublishError where it was refused."""
     confirm_timeout_s: float
     clock: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -232,9 +232,9 @@ class Publishing:
         reason = f"{error.reason}; {len(ids)} of {len(prepared)} were accepted" if len(prepared) > 1 else error.reason
         return type(error)(error.place, reason, error.way_out)
 
-    def _seen(self, ledger: Callable[[bytes], bool], published: Published) -> Plan[None]:
-        """Wait until the ledger holds the event. Raises PublishError after `confirm_timeout_s`."""
-        look = partial(ledger, bytes.fromhex(published.event_id))
+    def _seen(self, ledger: Callable[[Published], bool], published: Published) -> Plan[None]:
+        """Wait until the ledger holds the event. Raises PublishError where it was refused, and after a time."""
+        look = partial(ledger, published)
         until, pause = self.monotonic() + self.confirm_timeout_s, LOOK_S
         while not (yield Do(partial(_not_busy, look, published))):
             if self.monotonic() >= until:
@@ -263,6 +263,8 @@ def _not_busy(look: Callable[[], bool], published: Published) -> bool:
         return look()
     except LedgerBusy:
         return False
+    except PublishError:
+        raise
     except HcpError as error:
         reason = f"accepted as {published.stream_id}, but the ledger cannot be asked: {error}"
         raise PublishError(f"event {published.event_id}", reason) from error

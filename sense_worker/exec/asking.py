@@ -134,6 +134,11 @@ def ask(
     """Return the request to run one command. Raises UsageError for options that are none, and for args too large."""
     if not 0 < timeout_s * 1000 <= TIMEOUT_LIMIT_MS:
         raise UsageError("timeout_s", f"must be above 0 and at most {TIMEOUT_LIMIT_MS // 1000} seconds")
+    for name, value in (("pack_id", pack_id), ("verb_key", verb_key)):
+        if not isinstance(value, str):
+            raise UsageError(name, "must be text, as in exec('git', 'git.log', {'limit': 3})")
+    if args is not None and not isinstance(args, dict):
+        raise UsageError("args", "must be a dict")
     message_id = uuid.uuid4().hex
     fields = {
         "v": 1,

@@ -17,12 +17,12 @@ from runtime_core.errors import (
     UsageError,
 )
 from runtime_core.signing import verify
-from sense_worker.publisher import LedgerLook, Publisher
+from sense_worker.publisher import LedgerLook, Published, Publisher
 from sense_worker.publishing import Do
 from sense_worker.spool import Sender, Spool
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import migrate
-from sense_worker.storage.tables import EventRow
+from sense_worker.storage.tables import DeadEntry, EventRow
 from sense_worker.wire import parse_entry
 from tests.sense_worker.fake_stream import ANA, Stream, down, many, one, rules
 
@@ -155,17 +155,17 @@ def test_confirm_ledger_waits_until_the_row_is_seen():
     """The ledger is asked for the event's id until it has it; a busy ledger is asked again."""
     stream = Stream()
     answers: Iterator[Any] = iter([False, LedgerBusy("ledger", "locked"), False, True])
-    asked: list[bytes] = []
+    asked: list[Published] = []
 
-    def ledger(event: bytes) -> bool:
-        asked.append(event)
+    def ledger(published: Published) -> bool:
+        asked.append(published)
         answer = next(answers)
         if isinstance(answer, Exception):
             raise answer
         return bool(answer)
 
     found = stream.drive(rules(stream, ledger=ledger).publish(one(), "ledger"))
-    assert asked == [ANA.event_id("e-1")] * 4
+    assert {one.event_id for one in asked} == {ANA.event_id("e-1").hex()}
     assert (found.stream_id, stream.pauses) == ("1-0", [0.01, 0.02, 0.04])
 
 
@@ -200,7 +200,7 @@ def test_what_is_kept_is_not_waited_for(spool):
 def test_a_ledger_that_is_not_there_does_not_hide_that_the_event_was_accepted(tmp_path):
     """The stream has it already: the error says under which id, and what is wrong with the ledger."""
     stream = Stream()
-    look = LedgerLook(f"sqlite:///{tmp_path}/none.db")
+    look = LedgerLook(f"sqlite:///{tmp_path}/none.db", "acme")
 
     with pytest.raises(PublishError, match=r"accepted as 1-0, but the ledger cannot be asked: .*no database at"):
         stream.drive(rules(stream, ledger=look).publish(one(), "ledger"))
@@ -208,8 +208,8 @@ def test_a_ledger_that_is_not_there_does_not_hide_that_the_event_was_accepted(tm
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_look_into_the_database_finds_the_event_by_its_id(tmp_path):
-    """A ledger given by its URL is looked into: the row is there or not, and a bad URL is a SettingsError."""
+def test_a_look_into_the_database_finds_the_event_or_its_refusal(tmp_path):
+    """A ledger given by its URL is looked into: the event is there, or not, or was refused; a bad URL is told."""
     url = f"sqlite:///{tmp_path}/sense.db"
     database = Database(url)
     migrate(database)
@@ -225,12 +225,21 @@ def test_a_look_into_the_database_finds_the_event_by_its_id(tmp_path):
     }
     with database.write() as connection:
         connection.execute(sa.insert(EventRow).values(**texts, **row))
-    look = LedgerLook(url)
-    assert [look(ANA.event_id(id)) for id in ("e-1", "e-2")] == [True, False]
+        refused = {"stream": "sense:acme:events", "stream_id": "9-0", "tenant": "acme", "word": "invalid_data"}
+        more = {"detail": "data: /: is missing", "raw": "", "raw_length": 0, "raw_digest": "", "at": 1}
+        connection.execute(sa.insert(DeadEntry).values(**refused, **more))
+    look = LedgerLook(url, "acme")
+    there, absent, dead = (
+        Published(id, ANA.event_id(id).hex(), stream_id)
+        for id, stream_id in (("e-1", "1-0"), ("e-2", "2-0"), ("e-3", "9-0"))
+    )
+    assert [look(there), look(absent), LedgerLook(url, "other")(dead)] == [True, False, False]
+    with pytest.raises(PublishError, match="accepted as 9-0, then refused: invalid_data: data: /: is missing"):
+        look(dead)
     look.close()
     database.dispose()
     with pytest.raises(SettingsError, match="database"):
-        LedgerLook("nonsense")(b"")
+        LedgerLook("nonsense", "acme")(absent)
 
 
 def test_a_publisher_looks_into_the_ledger_it_was_given(tmp_path):

@@ -228,6 +228,23 @@ def test_options_that_are_none_are_refused(client, played, options):
     assert played.entries() == []
 
 
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [(("git.log", {"limit": 3}), "verb_key"), ((None, "git.log"), "pack_id"), (("a", "b", [1]), "args")],
+)
+def test_a_call_with_its_arguments_mixed_up_is_told_here(client, played, said, place):
+    """What is no pack, command or args is named before anything is sent."""
+    with pytest.raises(UsageError, match=f"^{place}: must be "):
+        client.submit(*said)
+    assert played.entries() == []
+
+
+def test_a_handle_names_its_request(client, played):
+    """What is printed of a queued command is its message id."""
+    handle = client.submit("git", "git.log")
+    assert repr(handle).endswith(f"Handle({handle.message_id!r})")
+
+
 def test_args_at_the_limit_are_sent(client, played):
     """Args up to the door's limit are sent, larger ones are refused here: the door could not answer."""
     size = REQUEST_LIMIT - 400
