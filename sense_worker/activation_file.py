@@ -6,7 +6,6 @@ import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
 from runtime_core.errors import DoorError, UsageError
 from runtime_core.event import event_id
@@ -58,17 +57,17 @@ def _parsed(path: Path) -> ActivationFile:
     try:
         document = parse_object(_read(named), limit=_LIMIT, what=named)
     except DoorError as error:
-        _refuse(error.place, error.reason)
+        raise _refusal(error.place, error.reason) from None
     version = document.get("v")
     if version != 1 or type(version) is not int:
-        _refuse(named, "v: must be 1")
+        raise _refusal(named, "v: must be 1")
     for name in _TEXTS:
         value = document.get(name)
         if not (isinstance(value, str) and value and value.isascii() and value.isprintable()):
-            _refuse(named, f"{name}: must be printable ASCII text")
+            raise _refusal(named, f"{name}: must be printable ASCII text")
     redis_url = document.get("redis_url")
     if redis_url is not None and not isinstance(redis_url, str):
-        _refuse(named, "redis_url: must be text or null")
+        raise _refusal(named, "redis_url: must be text or null")
     texts = {name: document[name] for name in _TEXTS if name != "secret"}
     return ActivationFile(**texts, secret=document["secret"].encode(), redis_url=redis_url)
 
@@ -78,11 +77,11 @@ def _read(named: str) -> bytes:
         # Not blocking: the open of a pipe in the place would wait for a writer that never comes.
         descriptor = os.open(named, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError) as error:
-        _refuse(named, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        raise _refusal(named, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
-            _refuse(named, "is no regular file")
+            raise _refusal(named, "is no regular file")
         if stat.S_IMODE(mode) & 0o077:
             raise UsageError(named, "others may read or change it, and it holds a secret", f"chmod 600 {named}")
         return os.read(descriptor, _LIMIT + 1)
@@ -90,5 +89,5 @@ def _read(named: str) -> bytes:
         os.close(descriptor)
 
 
-def _refuse(named: str, reason: str) -> NoReturn:
-    raise UsageError(named, reason, _WAY_OUT)
+def _refusal(named: str, reason: str) -> UsageError:
+    return UsageError(named, reason, _WAY_OUT)

@@ -36,7 +36,7 @@ class Story:
 
     def end(self, seconds: float) -> None:
         """Print the last line."""
-        render.print_lines([f"All of it happened, in {seconds:g} s."])
+        render.print_lines([f'All of it happened, in {seconds:g} s. Next: "Install and first steps" in README.md.'])
 
 
 def _lines(value: Any) -> Iterator[str]:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no
 def steps():
     """The lines of the block of the second terminal."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    return next(block for block in blocks if "git init hello" in block).splitlines()
+    return next(block for block in blocks if "git init ../hello" in block).splitlines()
 
 
 NAMES = {"FILE": r"/\S+/activations/act_\w+\.json", "EVENT_ID": r"\b[0-9a-f]{32}\b"}
@@ -40,14 +40,16 @@ def up(tmp_path):
 
 def test_the_first_steps_of_the_readme_lead_to_an_explained_delivery(up, tmp_path):
     """Each line ends well, and one of them explains a commit that was delivered."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    (checkout / "examples").symlink_to(ROOT / "examples")
     found = dict.fromkeys(NAMES, "")
     said = ""
     for step in steps():
         line = step.partition("  #")[0]
         for name, text in found.items():
             line = re.sub(rf"\b{name}\b", text, line)
-        done = subprocess.run(["sh", "-c", line], cwd=tmp_path, env=up.env, capture_output=True, text=True, check=False)
+        done = subprocess.run(["sh", "-c", line], cwd=checkout, env=up.env, capture_output=True, text=True, check=False)
         assert (line, done.returncode, done.stderr) == (line, 0, done.stderr)
         said += done.stdout
         found |= {name: match[0] for name, pattern in NAMES.items() if (match := re.search(pattern, done.stdout))}
