@@ -25,7 +25,7 @@ from sinks.protocol import Retry
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
 from tests.provision import POLICY, SURFACE, write_pack
-from tests.sense_worker.probe import EFFECT, HANDED, NOW, READ, Far, Near, Probe
+from tests.sense_worker.probe import EFFECT, HANDED, NOW, READ, RECHECK_S, Far, Near, Probe
 
 if TYPE_CHECKING:
     import threading
@@ -114,6 +114,7 @@ class Road:
         self.bench.close()
 
     def _wire(self, patch: pytest.MonkeyPatch) -> None:
+        patch.setattr("sense_worker.drain.RECHECK_S", RECHECK_S)
         for owner, name, step, done in (
             (record_module, "admit", "admit", "admitted"),
             (Authorities, "locked", "read versions", "have versions"),
