@@ -4,7 +4,8 @@
     surface_id_mismatch, confirm_on_read, connect_not_write, composite_escalation,
     embedded_principal, passthrough, binding_pair, reserved_arg, duplicate_key       ours
 
-Steps and their escalation are in `lint_composite`, reserved and embedded names in `lint_names`.
+Steps and their escalation are in `lint_composite`, reserved and embedded names in `lint_names`. What rejects no pack
+and is hardly meant is a warning: `warnings`, of which the manifest knows its own.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from runtime_core.manifest import Manifest
     from runtime_core.policy import Policy
 
+_UNASKED: Final = 'a write that runs unasked; "confirm": true makes it ask, "confirm": false says that it is meant'
 BINDING_PAIRS: Final = {
     "public": ("public", "none"),
     "user": ("keyring", "local-credential"),
@@ -52,6 +54,21 @@ def lint(manifest: Manifest, policy: Policy, others: Mapping[str, Judged] | None
         *_coverage(manifest, policy),
         *_entries(manifest, policy),
     ]
+
+
+def warnings(manifest: Manifest, policy: Policy) -> tuple[str, ...]:
+    """Return one line for each thing that is legal and hardly meant, those of surface.json first.
+
+    A write without `confirm` runs unasked (§4.5.2): `"confirm": false` says that it is meant. A connect command asks
+    for what it needs by itself.
+    """
+    unasked = (
+        f"{FILE_NAMES['policy']} {pointer(['verbs', key])}: {_UNASKED}"
+        for key, entry in policy.verbs.items()
+        if entry.operation == "write" and not entry.says_confirm
+        if key in manifest.verbs and not manifest.verbs[key].connect
+    )
+    return (*manifest.warnings, *unasked)
 
 
 def _identity(manifest: Manifest, policy: Policy) -> Iterator[LintIssue]:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from runtime_core.adapters.openapi_plan import faults
 from runtime_core.closed import Closed
 from runtime_core.exact_json import pointer
+from runtime_core.lint_wrap import wrap_faults
 from runtime_core.manifest_models import (
     ABSENT,
     AnyAdapter,
@@ -65,10 +66,12 @@ class Manifest(Closed):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One line for each tolerated field, in file order, and for each command whose document does not serve it."""
-        found: list[tuple[list[str | int], str]] = [([name], "unknown field, ignored") for name in self.unknown]
+        """One line for each tolerated field, in file order, and for what keeps a command from working as declared."""
+        found: list[_Fault] = [([name], "unknown field, ignored") for name in self.unknown]
         if self.adapter.kind == "openapi":
             found += faults(self)
+        if self.adapter.kind == "wrap":
+            found += wrap_faults(self)
         return tuple(f"{FILE_NAMES['surface']} {pointer(place)}: {reason}" for place, reason in found)
 
 

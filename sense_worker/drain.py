@@ -13,7 +13,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from enum import Enum, auto
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -31,6 +31,7 @@ from sinks.raised import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     import sqlalchemy as sa
 
@@ -92,6 +93,10 @@ class Drain:
         self._judging = Judging(ports, by)
         self._on_hung = on_hung
         self._out: set[Future[None]] = set()
+        # Who finds SQLite's file locked looks again after pauses of 1, 2, 5, 10 ms: the threads of one process, whose
+        # transactions take 5, wait for each other here instead.
+        one_writer = ports.database.kind == "sqlite"
+        self._writing: AbstractContextManager[Any] = threading.Lock() if one_writer else contextlib.nullcontext()
 
     def run(self, lane: str, bell: Doorbell, linger_s: float) -> None:
         """Drain a lane until it is empty and no ring comes for `linger_s`, or nothing moves, or its turn is over."""
@@ -118,9 +123,12 @@ class Drain:
     ) -> bool:
         """Take a turn and return whether the lane wants another one; `out` then holds the calls that are left."""
         ends = time.monotonic() + TURN_S
+        limit = 1
         while time.monotonic() < ends:
-            work = self.claim(lane)
+            # With as many calls out as the sink allows a transaction would only say so.
+            work = self.claim(lane) if len(out) < limit else Nothing.FREE
             if isinstance(work, Work):
+                limit = work.opened.traits.concurrency
                 out |= self._begun(calls, work)
                 if work.alone:
                     wait(out)  # whatever else ran here would lose its calls with it
@@ -174,7 +182,7 @@ class Drain:
         tenant, name = split_lane(lane)
         ports.audit.probe()
         claimed_at = time.monotonic()
-        with ports.database.write() as connection:
+        with self._writing, ports.database.write() as connection:
             now = ports.database.now(connection)
             authority = ports.authorities.locked(connection, [tenant])[tenant]
             sink = authority.sink(name)
@@ -251,7 +259,7 @@ class Drain:
                 if not audited:
                     pipeline.audit([attempt for _, attempt, _ in closed], ports.audit)
                     audited = True
-                with ports.database.write() as connection:
+                with self._writing, ports.database.write() as connection:
                     now = ports.database.now(connection)
                     self._stop_sink(connection, closed, now)
                     settlements = [self._judging.settlement(*one, now) for one in closed]

@@ -31,7 +31,8 @@ def lint(path: PackPath, *, json: Json = False) -> None:
         items = [render.plain(issue) for issue in issues]
         render.print_json({"pack_id": pack_id, "clean": not issues, "items": items, "warnings": list(warnings)})
     else:
-        render.print_lines([str(issue) for issue in issues] or [f"{pack_id}: clean"])
+        but = f" but for {len(warnings)} warning{'s' if len(warnings) > 1 else ''}" if warnings else ""
+        render.print_lines([str(issue) for issue in issues] or [f"{pack_id}: clean{but}"])
         for warning in warnings:
             render.warn(f"{pack_id}: {warning}")
     if issues:
@@ -90,8 +91,10 @@ def _lint(path: Path) -> tuple[str | None, Sequence[LintIssue], Sequence[str]]:
     Raises PackError or UsageError where a file cannot be read.
     """
     from runtime_core.archive import read_source
+    from runtime_core.lint import warnings
     from runtime_core.manifest import parse_manifest
     from runtime_core.pack import lint_pack, parse_issues
+    from runtime_core.policy import parse_policy
 
     files = read_source(path)
     unparsed = parse_issues(files)
@@ -99,4 +102,4 @@ def _lint(path: Path) -> tuple[str | None, Sequence[LintIssue], Sequence[str]]:
         return None, unparsed, ()
     issues = lint_pack(*files)
     manifest = parse_manifest(files.surface)
-    return manifest.id, issues, manifest.warnings
+    return manifest.id, issues, warnings(manifest, parse_policy(files.policy))

@@ -22,7 +22,7 @@ import pytest
 import redis
 import yaml
 
-from sense_worker.intake.health import EXEC_HEALTH_KEY
+from sense_worker.intake.health import EXEC_HEALTH_KEY, HEALTH_KEY
 from sense_worker.tether import tethered
 from tests.databases import PostgresServer
 from tests.live.worlds import until
@@ -234,11 +234,12 @@ def test_every_service_becomes_healthy(tmp_path: Path) -> None:
         until(lambda: host.healthy("redis"), START_S, "redis is healthy")
         first_init = host.start("init").wait(timeout=START_S)
         second_init = host.start("init").wait(timeout=START_S)
-        worker = host.start("worker")
-        until(lambda: host.healthy("worker") or worker.poll() is not None, START_S, "the worker is healthy")
-        commands = host.start("commands")
-        before = host.healthy("commands")
-        with redis.Redis(port=port) as asked:
+        with redis.Redis(port=port) as asked:  # a health check costs half a second: none before there is a reader
+            worker = host.start("worker")
+            until(lambda: asked.exists(HEALTH_KEY) or worker.poll() is not None, START_S, "events are read")
+            until(lambda: host.healthy("worker") or worker.poll() is not None, START_S, "the worker is healthy")
+            commands = host.start("commands")
+            before = host.healthy("commands")
             until(lambda: asked.exists(EXEC_HEALTH_KEY) or commands.poll() is not None, START_S, "requests are read")
         until(lambda: host.healthy("commands") or commands.poll() is not None, START_S, "commands are healthy")
 

@@ -129,10 +129,11 @@ def processes_of(worker: Worker) -> dict[str, list[int]]:
     return found
 
 
-def kill_one(world: KillWorld, worker: Worker, what: str) -> Worker:
-    """Kill one part of the worker by SIGKILL; all of it for MAIN, and then start another. Returns the worker."""
+def kill_one(world: KillWorld, worker: Worker, what: str, wait: Callable[[], None]) -> Worker:
+    """Kill one part of the worker by SIGKILL; all of it for MAIN, and then `wait` and start another. Returns it."""
     if what == MAIN:
         worker.kill()
+        wait()
         return world.commands()
     until(lambda: processes_of(worker)[what], what=f"a {what} to kill")
     for pid in processes_of(worker)[what]:
@@ -152,11 +153,8 @@ def play(world: KillWorld, count: int, kills: list[str], seed: int, wait: Callab
             flow.allow(count // (len(kills) + 1))
             until(lambda ran=ran: len(world.runs()) > ran, 120, "a write runs")  # type: ignore[misc]
             pause.wait(moments.random() * 0.3)
-            worker = kill_one(world, worker, what)
+            worker = kill_one(world, worker, what, wait)
         flow.join()
-        worker.kill()
-        wait()
-        world.commands()
         settled = lambda: world.states_of_requests() == {"done": count}  # noqa: E731
         until(settled, 180, "every request is settled")
     return flow

@@ -31,7 +31,7 @@ def world(tmp_path: Path, redis_url: str, database: Database) -> Iterator[World]
 @pytest.mark.case("C36")
 @pytest.mark.case("C40")
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("events", "kills"), [(1_500, 2), pytest.param(5_000, 5, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("events", "kills"), [(1_000, 2), pytest.param(5_000, 5, marks=pytest.mark.long)])
 def test_kills_in_the_middle_of_a_flow_of_events_lose_and_double_nothing(world, events, kills):
     """The worker and all its children are killed while events flow; each event is in the inbox once."""
     world.route()

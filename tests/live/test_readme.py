@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.test_up import Up
+from tests.live.test_up import Up, assert_is_alone_and_ends_in_order
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="there is no git on PATH")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("git") is None, reason="there is no git on PATH"),
+    pytest.mark.skipif(sys.platform != "linux", reason="what is left of a killed process is read from /proc"),
+    pytest.mark.timeout(400),
+]
 
 
 def steps():
@@ -39,7 +43,7 @@ def up(tmp_path):
 
 
 def test_the_first_steps_of_the_readme_lead_to_an_explained_delivery(up, tmp_path):
-    """Each line ends well, and one of them explains a commit that was delivered."""
+    """Each line ends well, one of them explains a commit that was delivered, and what ran ends with nothing left."""
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     (checkout / "examples").symlink_to(ROOT / "examples")
@@ -55,3 +59,4 @@ def test_the_first_steps_of_the_readme_lead_to_an_explained_delivery(up, tmp_pat
         found |= {name: match[0] for name, pattern in NAMES.items() if (match := re.search(pattern, done.stdout))}
 
     assert "operator -> inbox: delivered" in said.splitlines()
+    assert_is_alone_and_ends_in_order(up)

@@ -118,9 +118,17 @@ def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
         one.close()
 
 
+@pytest.mark.long
 def test_an_empty_home_comes_up_and_ends_in_order(up: Callable[..., Up]) -> None:
-    """It makes the home, starts a server and a worker, says what runs, refuses a second one, and leaves nothing."""
-    running = up().ready()
+    """It makes the home, starts a server and a worker, says what runs, refuses a second one, and leaves nothing.
+
+    In the quick tier the test of the README's first steps asks the same of the `up` that it starts.
+    """
+    assert_is_alone_and_ends_in_order(up().ready())
+
+
+def assert_is_alone_and_ends_in_order(running: Up) -> None:
+    """A running `up` is healthy, refuses a second one on its home, and stops with nothing left behind."""
     health = running.cli("health", "--json")
     second = running.cli("up")
     mode = (running.home / "up.json").stat().st_mode & 0o777

@@ -29,7 +29,10 @@ WRAP: dict[str, Any] = {
             "cli": ["log", ["-n", "{limit}"]],
             "args": {"type": "object", "properties": {"limit": {"type": "integer"}}, "additionalProperties": False},
         },
-        "git.commit": {"cli": ["commit", "-m", "{message}", {"flag": "--confirm", "when": "confirm", "host": True}]},
+        "git.commit": {
+            "cli": ["commit", "-m", "{message}", {"flag": "--confirm", "when": "confirm", "host": True}],
+            "args": {"properties": {"message": {"type": "string"}}, "required": ["message"]},
+        },
     },
     "stimulusTriggers": [{"ref": "commit.created", "summary": "A commit", "data": {"required": ["commit"]}}],
 }
@@ -157,8 +160,8 @@ class TestSchemas:
 
     def test_absent(self) -> None:
         """Without a schema, args take no properties and data any object."""
-        read = parse_manifest(surface({**WRAP, "stimulusTriggers": [{"ref": "r"}]}))
-        args, data = read.verbs["git.commit"].args, read.stimulus_triggers[0].data
+        read = parse_manifest(surface({**WRAP, "verbs": {"git.gc": {}}, "stimulusTriggers": [{"ref": "r"}]}))
+        args, data = read.verbs["git.gc"].args, read.stimulus_triggers[0].data
         assert (args.check({}), data.check({"any": [1]})) == (None, None)
         assert args.check({"x": 1}) == "/: the value has more than 0 properties"
         assert data.check([]) == '/: the value is not of type "object"'

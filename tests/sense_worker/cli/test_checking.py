@@ -152,11 +152,10 @@ def test_names_cannot_forge_a_line(check):
     assert (code, err.count("\n"), "\x1b" in err) == (2, 1, False)
 
 
-@pytest.mark.parametrize("pack", PACKS, ids=lambda pack: pack.name)
-def test_every_example_pack_carries_a_scenario_that_holds(pack, tmp_path):
-    """As its author runs it: no home, no settings, no server, from anywhere; nothing is written."""
+def test_every_example_pack_carries_a_scenario_that_holds(tmp_path):
+    """As their authors run them: no home, no settings, no server, from anywhere; nothing is written."""
     done = subprocess.run(
-        [sys.executable, "-m", "sense_worker.cli.main", "check", str(pack / "scenario.yaml")],
+        [sys.executable, "-m", "sense_worker.cli.main", "check", *(str(pack / "scenario.yaml") for pack in PACKS)],
         env={"HCP_HOME": str(tmp_path / "home"), "SENSE_INTAKE": "nonsense", "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         capture_output=True,

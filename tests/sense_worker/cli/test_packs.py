@@ -18,6 +18,7 @@ SURFACE = {
     "version": "1.0.0",
     "adapter": {"kind": "wrap", "bin": "mail"},
     "binding": {"mode": "public", "hub": "none"},
+    "sandbox": {"bins": ["mail"]},
     "verbs": {key: {"cli": [key]} for key in ("mail.list", "mail.send")},
 }
 
@@ -124,7 +125,7 @@ def test_an_unknown_field_of_the_manifest_is_a_warning(tmp_path, capsys):
 
     assert main.run(["pack", "lint", path]) == 0
     shown = capsys.readouterr()
-    assert (shown.out, shown.err.startswith("warning: mail: "), "colour" in shown.err) == ("mail: clean\n", True, True)
+    assert shown == ("mail: clean but for 1 warning\n", "warning: mail: surface.json /colour: unknown field, ignored\n")
 
 
 def test_lint_needs_no_home_and_no_settings(tmp_path):
@@ -207,3 +208,24 @@ def test_issues_of_an_archive_are_those_of_its_folder(form, tmp_path, capsys):
     assert [main.run(["pack", "lint", folder]), main.run(["pack", "lint", archive])] == [1, 1]
     first, second = capsys.readouterr().out.splitlines()
     assert first == second
+
+
+def test_a_command_that_cannot_work_is_a_warning(tmp_path, capsys):
+    """A word that `args` does not know, and a write that asks nobody: told with place, and the pack stays good."""
+    verbs = {"mail.list": {"cli": ["--", "{fil}"]}, "mail.send": {"cli": ["send"]}}
+    path = write_pack(tmp_path, surface={**SURFACE, "verbs": verbs})
+    policy = json.loads((tmp_path / "policy.json").read_text())
+    del policy["verbs"]["mail.send"]["confirm"]
+    (tmp_path / "policy.json").write_text(json.dumps(policy))
+
+    assert main.run(["pack", "lint", path]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "mail: clean but for 2 warnings\n"
+    assert [line.split(": ")[2] for line in shown.err.splitlines()] == [
+        "surface.json /verbs/mail.list/cli/1",
+        "policy.json /verbs/mail.send",
+    ]
+
+    assert main.run(["pack", "lint", path, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["clean"], [f"warning: mail: {one}" for one in told["warnings"]]) == (True, shown.err.splitlines())

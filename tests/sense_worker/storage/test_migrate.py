@@ -217,7 +217,7 @@ def test_an_older_schema_is_refused_until_it_is_migrated(database: Database, ste
     "rounds",
     [pytest.param(1, id="quick"), pytest.param(20, id="literal", marks=[pytest.mark.long, pytest.mark.timeout(600)])],
 )
-@pytest.mark.parametrize("behind", ["empty", "one version behind"])
+@pytest.mark.parametrize("behind", ["empty", pytest.param("one version behind", marks=pytest.mark.long)])
 def test_six_processes_may_create_the_tables_at_once(
     empty_database_urls: Callable[[], str], processes: list[subprocess.Popen[str]], rounds: int, behind: str
 ) -> None:
