@@ -1,10 +1,8 @@
 r"""Logs: one line a record, whatever is in it (C62).
 
-Our records and those of the standard library's loggers (Celery, redis) take one way out: this one, or structlog where
-a host has configured it and did not call `configure`. Nothing imports it here: rich comes with it, 0.14 s of CPU.
-Control characters appear escaped, line breaks too, so no value forges a second line or speaks to a terminal. A
-traceback is told in one line: the errors from the last to the first cause, and the frames. A log that cannot be written
-stops nothing.
+Our records and those of the standard library's loggers (Celery, redis) take one way out. Control characters appear
+escaped, line breaks too, so no value forges a second line or speaks to a terminal. A traceback is told in one line:
+the errors from the last to the first cause, and the frames. A log that cannot be written stops nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import logging
 import math
 import sys
 import traceback
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -23,6 +20,8 @@ from runtime_core.errors import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, MutableMapping
 
+    from structlog.typing import FilteringBoundLogger
+
     from sense_worker.settings import Settings
 
 VALUE_LIMIT = 4_096
@@ -30,6 +29,8 @@ VALUE_LIMIT = 4_096
 FRAME_LIMIT = 20
 DEPTH_LIMIT = 4
 INTEGER_BITS = 64
+_WANTED: list[tuple[int, Callable[[dict[str, Any]], str], _Out]] = []
+"""What the next record configures structlog with, if anything: at most one."""
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
@@ -38,7 +39,9 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     level = _LEVELS[settings.log_level]
     render = _as_json if settings.log_format == "json" else _as_text
     out = _Out(stream)
-    _WAY.level, _WAY.render, _WAY.out, _WAY.host = level, render, out, False
+    _WANTED[:] = [(level, render, out)]
+    if "structlog" in sys.modules:
+        _take_up()
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
@@ -47,51 +50,43 @@ def configure(settings: Settings, stream: TextIO | None = None) -> None:
     logging.captureWarnings(capture=True)
 
 
-class Log:
-    """A logger: a call is one record of the level it is named after; one below the level costs a comparison."""
-
-    __slots__ = ("_bound",)
-
-    def __init__(self, bound: dict[str, Any]) -> None:
-        self._bound = bound
-
-    def bind(self, **fields: Any) -> Log:
-        """Return a logger whose records have these fields too."""
-        return Log(self._bound | fields)
-
-    def debug(self, event: str, /, **fields: Any) -> None:
-        self._tell("debug", event, fields)
-
-    def info(self, event: str, /, **fields: Any) -> None:
-        self._tell("info", event, fields)
-
-    def warning(self, event: str, /, **fields: Any) -> None:
-        self._tell("warning", event, fields)
-
-    def error(self, event: str, /, **fields: Any) -> None:
-        """Record an error; `exc_info` is the exception to tell with it."""
-        self._tell("error", event, fields)
-
-    def exception(self, event: str, /, **fields: Any) -> None:
-        """Record an error with the exception that is being handled."""
-        self._tell("error", event, {"exc_info": True, **fields})
-
-    def _tell(self, level: str, event: str, fields: dict[str, Any]) -> None:
-        host = sys.modules.get("structlog") if _WAY.host else None
-        if host is not None and host.is_configured():
-            getattr(host.get_logger(**self._bound), level)(event, **fields)
-        elif _LEVELS[level] >= _WAY.level:
-            record = _record({**self._bound, **fields, "level": level, "event": event})
-            _WAY.out.msg(_WAY.render(record))
-
-
-def log(name: str = "sense") -> Log:
+def log(name: str = "sense") -> FilteringBoundLogger:
     """Return the logger called `name`; `log().info("what happened", key=value)` is one record."""
-    return Log({"source": name})
+    _take_up()
+    import structlog
+
+    return cast("FilteringBoundLogger", structlog.get_logger(source=name))
+
+
+def _take_up() -> None:
+    """Configure structlog as was last asked for, or, where nobody did, so that nothing goes to standard output."""
+    import structlog  # rich comes with it, 0.14 s of CPU: who has nothing to tell does not pay it
+
+    if not _WANTED and not structlog.is_configured():
+        # structlog's own default prints to standard output, where commands put their JSON.
+        _WANTED.append((logging.WARNING, _as_text, _Out(None)))
+    for wanted in _WANTED:
+        _configure(*wanted)
+    _WANTED.clear()
+
+
+def _configure(level: int, render: Callable[[dict[str, Any]], str], out: _Out) -> None:
+    import structlog
+
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            lambda _logger, _method, event: render(_record(event)),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=lambda *_: out,
+        cache_logger_on_first_use=False,
+    )
 
 
 class _Out:
-    """Where whole lines are written."""
+    """Where structlog and the standard library write whole lines. Its methods are named after the levels."""
 
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
@@ -106,6 +101,8 @@ class _Out:
             stream.flush()
         except (OSError, ValueError):  # a full disk, a closed pipe: what must be recorded is in the audit
             return
+
+    debug = info = warning = error = critical = msg
 
 
 class _Bridge(logging.Handler):
@@ -201,18 +198,3 @@ def _quoted(value: object) -> str:
         return value
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{printable(escaped)}"'
-
-
-@dataclass(slots=True)
-class _Way:
-    """Which records go out, in which form, and where to."""
-
-    level: int
-    render: Callable[[dict[str, Any]], str]
-    out: _Out
-    host: bool
-    """Nobody called `configure`: a host's structlog goes first."""
-
-
-# Nothing of it on standard output, where commands put their JSON.
-_WAY = _Way(logging.WARNING, _as_text, _Out(None), host=True)

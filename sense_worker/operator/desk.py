@@ -147,9 +147,9 @@ class Desk:
             raise
 
     @contextmanager
-    def _reading(self) -> Iterator[tuple[sa.Connection, Acting]]:
-        """Read as the acting session; raises Denied where it no longer stands."""
-        with self._database.read() as connection:
+    def _reading(self, *, paged: bool = False) -> Iterator[tuple[sa.Connection, Acting]]:
+        """Read as the acting session, `paged` as `Database.read` says; raises Denied where it no longer stands."""
+        with self._database.read(paged=paged) as connection:
             now = self._database.now(connection)
             yield connection, authenticate(connection, self._vault, self._session_file.renewed(), now)
 

@@ -70,7 +70,7 @@ class RouteTrials(Desk):
         r = ROUTE.c
         if filter is not None:
             check_filter(filter)
-        with self._reading() as (connection, acting):
+        with self._reading(paged=True) as (connection, acting):
             query = sa.select(r.owner, r.pack_id, r.ref, r.project, r["filter"])
             query = query.where(r.tenant == acting.tenant, r.id == route_id, r.removed_at.is_(None))
             row = connection.execute(query).first()
@@ -96,7 +96,7 @@ class RouteTrials(Desk):
         wish = _Wish(owner or "", pack_name(pack), ref_name(ref), project, filter)
         if filter is not None:
             check_filter(filter)
-        with self._reading() as (connection, acting):
+        with self._reading(paged=True) as (connection, acting):
             if owner not in (None, acting.principal):
                 if not acting.operator:
                     raise Denied(REQUIRES_OPERATOR.text())

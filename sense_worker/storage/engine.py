@@ -122,12 +122,14 @@ class Database:
         self._check_file()
 
     @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
+    def read(self, *, paged: bool = False) -> Iterator[sa.Connection]:
         """Read. On SQLite, in one transaction without the write lock; on PostgreSQL each statement is its own.
 
-        Raises LedgerBusy and LedgerLost like `write`.
+        With `paged` it is one transaction there, too, as rows that come in pages (`yield_per`) need. Raises LedgerBusy
+        and LedgerLost like `write`.
         """
-        with self._translated(), self._connection(self._reading) as connection, connection.begin():
+        engine = self.engine if paged and self.kind == "postgresql" else self._reading
+        with self._translated(), self._connection(engine) as connection, connection.begin():
             yield connection
 
     def now(self, connection: sa.Connection) -> int:

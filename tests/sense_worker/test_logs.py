@@ -6,15 +6,14 @@ import logging
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import structlog
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sense_worker import logs
 from sense_worker.logs import VALUE_LIMIT, _Bridge, configure, log
 from sense_worker.settings import Settings
 
@@ -26,16 +25,16 @@ FORMATS = ("console", "json")
 
 
 @pytest.fixture(autouse=True)
-def _as_before(monkeypatch) -> Iterator[None]:
+def _as_before() -> Iterator[None]:
     """Leave the process's loggers as they were."""
-    monkeypatch.setattr(logs, "_WAY", replace(logs._WAY))
     root = logging.getLogger()
-    level = root.level
+    level, config = root.level, structlog.get_config()
     yield
     logging.captureWarnings(capture=False)
     for handler in [handler for handler in root.handlers if isinstance(handler, _Bridge)]:
         root.removeHandler(handler)
     root.setLevel(level)
+    structlog.configure(**config)
 
 
 def opened(log_format: str = "json", **options: Any) -> io.StringIO:
@@ -239,20 +238,3 @@ def test_without_a_configuration_standard_output_stays_clean():
 
     assert done.stdout == ""
     assert done.stderr.endswith("warning seen source=x\n")
-
-
-@pytest.mark.parametrize("configured", [False, True], ids=["its own", "ours"])
-def test_a_host_with_structlog_gets_the_records_there(configured):
-    """Where a host has configured structlog they are its own records, until `configure` says otherwise."""
-    program = (
-        "import json, structlog, sys; from sense_worker.logs import configure, log; "
-        "from sense_worker.settings import Settings; "
-        "structlog.configure([structlog.processors.add_log_level, lambda *_: json.dumps(_[2])]); "
-        f"{configured} and configure(Settings()); log('x').bind(a=1).info('seen', b=2)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-
-    if configured:
-        assert (done.stdout, done.stderr.split(" ", 1)[1]) == ("", "info    seen source=x a=1 b=2\n")
-    else:
-        assert json.loads(done.stdout) == {"source": "x", "a": 1, "b": 2, "level": "info", "event": "seen"}
