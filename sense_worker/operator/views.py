@@ -150,6 +150,8 @@ class RouteView:
     expires_at: int | None
     filter: str | None = None
     """CEL; None: every event of its ref passes."""
+    warnings: tuple[str, ...] = ()
+    """Of the answer to `add_route`: what of it would be denied whatever comes. Empty in any other."""
 
 
 @dataclass(frozen=True, slots=True)
