@@ -15,10 +15,32 @@ _CARRIERS: Final = tuple(map(IPv6Network, ("::/96", "64:ff9b::/96")))
 _INTERNAL: Final = tuple(map(IPv6Network, ("64:ff9b:1::/48", "fec0::/10")))
 """Internal, and global to the standard library of some Python versions: local NAT64, and site-local addresses."""
 
+_EXAMPLES: Final = tuple(
+    map(ip_network, ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"))
+)
+
 
 def parse_networks(text: str) -> tuple[Network, ...]:
-    """Return the networks of a list such as `10.0.0.0/8,fd00::/8`; raises ValueError."""
-    return tuple(ip_network(part.strip()) for part in text.split(","))
+    """Return the networks of a list such as `10.0.0.0/8,fd00::/8`; raises ValueError, which says what is wrong."""
+    return tuple(_network(part.strip()) for part in text.split(","))
+
+
+def _network(text: str) -> Network:
+    try:
+        meant = ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError("must be networks separated by commas, such as 10.0.0.0/8,fd00::/8") from None
+    try:
+        return ip_network(text)
+    except ValueError:
+        alone = f"{text.partition('/')[0]}/{meant.max_prefixlen}"
+        raise ValueError(f"{text} has host bits set; write {meant}, or {alone} for that address alone") from None
+
+
+def example_network(address: str) -> str:
+    """Return a network to show as an example to whoever gave an internal address: one that holds it."""
+    reached = _reached(address)
+    return str(next((network for network in _EXAMPLES if reached in network), _EXAMPLES[0]))
 
 
 def is_named(address: str, networks: Iterable[Network]) -> bool:

@@ -8,6 +8,7 @@ from runtime_core import errors
 from runtime_core.binding import HubUnavailable, holder_of, is_free
 from runtime_core.envelope import Envelope
 from runtime_core.execution import GATES, ExecFacts, call, judge, refused_step, require_confirm, stop
+from runtime_core.pipeline import Refused
 
 if TYPE_CHECKING:
     from runtime_core.errors import Refusal
@@ -66,12 +67,16 @@ def _command(runtime: Runtime, asked: ExecFacts, key: str, projects: list[str | 
 
 
 def _judged(runtime: Runtime, one: Call) -> Call:
-    """Walk the gates but confirm, then ask whether the credential is there."""
+    """Walk the gates but confirm, then ask whether the credential is there, and whether anything of the pack runs."""
     one = judge(one, _GATES)
-    if one.refused is not None or one.session is None or one.chosen.verb.connect:
+    if one.refused is not None or one.session is None or one.revision is None:
         return one
-    unconnected = _unconnected(runtime, one.facts.tenant, one.session.principal, one.pack)
-    return one if unconnected is None else stop(one, *unconnected)
+    if not one.chosen.verb.connect:
+        unconnected = _unconnected(runtime, one.facts.tenant, one.session.principal, one.pack)
+        if unconnected is not None:
+            return stop(one, *unconnected)
+    barred = runtime.barred(one.revision)
+    return one if barred is None else one._replace(refused=Refused(barred, "run_adapter", "1.5.sandbox"))
 
 
 def _unconnected(runtime: Runtime, tenant: str, principal: str, pack: Pack) -> tuple[Refusal, str] | None:

@@ -11,7 +11,7 @@ import socket
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from runtime_core.addresses import is_named, is_public
+from runtime_core.addresses import example_network, is_named, is_public
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,9 @@ _NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+", re.ASCII)
 
 class NotReached(Exception):
     """Nothing was sent; says why."""
+
+    example = "10.0.0.0/8"
+    """A network as the operator may name it: one that holds the address where that was given, not looked up."""
 
 
 class Egress:
@@ -53,7 +56,7 @@ class Egress:
         folded = host.rstrip(".").lower()
         if folded == "localhost" or folded.endswith(".localhost"):
             if not any(is_named(address, self._networks) for address in LOOPBACK):
-                self.check(LOOPBACK[0])
+                self._check_given(LOOPBACK[0])
             return
         try:
             ip_address(folded)
@@ -62,7 +65,14 @@ class Egress:
             if _NUMBER.fullmatch(folded.rpartition(".")[2]):
                 raise NotReached("its host is neither a name nor an address in full") from None
             return
-        self.check(folded)
+        self._check_given(folded)
+
+    def _check_given(self, address: str) -> None:
+        try:
+            self.check(address)
+        except NotReached as refused:
+            refused.example = example_network(address)
+            raise
 
     def socket(self, address: Any) -> socket.socket:
         """Make the socket of one connection; `address` is what it connects to, and nothing resolves it again."""

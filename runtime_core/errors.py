@@ -312,6 +312,7 @@ CANCELLED = "cancelled"
 
 # Why a delivery waits or ends without a step that refused it (DESIGN §6): no clause decides these.
 SINK_MISSING = "sink missing"
+SINK_UNOPENED = "sink cannot be opened: {}"
 SINK_PAUSED = "sink paused"
 SINK_DISABLED = "sink disabled: {}"
 WORKSPACE_NOT_SERVED = "workspace not served by this worker"

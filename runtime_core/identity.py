@@ -75,9 +75,12 @@ class Sink(NamedTuple):
     partitioned: bool
     workspace: bool
     held: str | None
-    """Why deliveries wait instead of being attempted (`sink paused`, `sink disabled`, `sink missing`); None: open."""
+    """Why deliveries wait instead of being attempted (`sink paused`, `sink disabled: …`, `sink cannot be opened: …`).
+
+    None: it is open.
+    """
     lands: tuple[str, ...] = ("personal", "brain", "local")
-    """The lands that its kind takes."""
+    """The lands that its kind takes; none where its kind or its options cannot be read here."""
 
 
 class Route(NamedTuple):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from runtime_core.binding import Hub
     from runtime_core.execution import Call
     from runtime_core.identity import Micros
+    from runtime_core.pack import PackRevision
 
 
 class Ran(NamedTuple):
@@ -33,7 +34,8 @@ class Runtime(NamedTuple):
     """The ports. `authority` answers the newest snapshot of a tenant, `now` the moment.
 
     `may_begin` is asked, by request id, before a write begins: it notes durably that the write is about to, and answers
-    False where the request is no longer this process's to run.
+    False where the request is no longer this process's to run. `barred` tells why no command of a revision can run,
+    whoever asks; None: nothing bars them.
     """
 
     authority: Callable[[str], Authority]
@@ -42,3 +44,4 @@ class Runtime(NamedTuple):
     adapters: Mapping[str, Adapter]
     now: Callable[[], Micros]
     may_begin: Callable[[str], bool] = lambda _: True
+    barred: Callable[[PackRevision], str | None] = lambda _: None

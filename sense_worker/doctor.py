@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from runtime_core.adapters.walls import posture_report
 from runtime_core.audit_chain import ChainedAudit
+from runtime_core.binaries import way_to_allow
 from runtime_core.errors import HcpError, PackError
 from runtime_core.manifest import parse_manifest
 from sense_worker.home import sink_host
@@ -172,8 +173,7 @@ def _manifest(row: Any) -> Manifest | None:
 
 def _binary(name: str, wanted: str, place: str | None) -> Examined:
     if place is None:
-        way_out = f"pack install … --allow-bin {wanted}=/absolute/path"
-        return Examined(name, NOTE, f"{wanted} is not allowed, so no command of it runs ({way_out})")
+        return Examined(name, NOTE, f"{wanted} is not allowed, so no command of it runs ({way_to_allow(wanted)})")
     if not Path(place).is_file() or not os.access(place, os.X_OK):
         return Examined(name, MISSING, f"{wanted}: {place} is no executable file on this host")
     return Examined(name, OK, f"{wanted} is {place}")

@@ -93,6 +93,8 @@ class Drain:
         self._judging = Judging(ports, by)
         self._on_hung = on_hung
         self._out: set[Future[None]] = set()
+        self._held: dict[str, str] = {}
+        """Of each lane that is held, the reason that its rows have."""
         # Who finds SQLite's file locked looks again after pauses of 1, 2, 5, 10 ms: the threads of one process, whose
         # transactions take 5, wait for each other here instead.
         one_writer = ports.database.kind == "sqlite"
@@ -188,10 +190,13 @@ class Drain:
             sink = authority.sink(name)
             opened = ports.sinks.get(ports.ledger.rows(connection), authority, name)
             if sink is None or isinstance(opened, str):
-                ports.ledger.hold_lane(connection, lane, str(opened))
+                reason = str(opened)
+                ports.ledger.hold_lane(connection, lane, reason, renamed=self._held.get(lane) != reason)
+                self._held[lane] = reason
                 return Nothing.DUE
             if opened is None:
                 return Nothing.OPENING
+            self._held.pop(lane, None)
             ports.ledger.release_lane(connection, lane, now)
             traits = opened.traits
             claims = ports.ledger.claim(

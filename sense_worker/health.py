@@ -13,8 +13,10 @@ from runtime_core.audit_chain import ChainedAudit
 from runtime_core.errors import HcpError
 from sense_worker.exec.wire import stream_of_exec
 from sense_worker.intake.health import EXEC_HEALTH_KEY, FUTURE_ID_MICROS, HEALTH_KEY
+from sense_worker.open_sinks import UNOPENED
 from sense_worker.server import NO_EVICTION, connect, server_facts
 from sense_worker.storage.engine import Database
+from sense_worker.storage.ledger import Ledger
 from sense_worker.storage.migrate import check_schema
 from sense_worker.up_file import discover_redis_url
 from sense_worker.vault import Vault
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 WAITING_S = 60.0
 """How long an entry or a due delivery may wait: a sweep rings every second, a takeover happens within seconds."""
+HELD_SHOWN = 3
+"""Lanes that a finding names at most."""
 NO_READER = "no reader"
 ALL, EVENTS, COMMANDS = "all", "events", "commands"
 _PASSED_OVER = {
@@ -189,10 +193,15 @@ class _Look:
         with database.read() as connection:
             now = database.now(connection)
             due = connection.execute(_DUE, {"now": now}).first()
+            held = Ledger(database).held_for(connection)
+        # No bad health: it would have a probe start the worker again and again for one sink, which mends nothing.
+        unopened = [f"; lane {lane} is held: {reason}" for lane, reason in held if reason.startswith(UNOPENED)]
+        more = len(unopened) - HELD_SHOWN
+        shown = "".join(unopened[:HELD_SHOWN]) + (f"; and {more} lanes more" if more > 0 else "")
         if due is None:
-            return True, "nothing is due"
+            return True, f"nothing is due{shown}"
         lane, state, late = due
-        text = f"the oldest due delivery is {state} in lane {lane}, {late / 1e6:.0f} s late"
+        text = f"the oldest due delivery is {state} in lane {lane}, {late / 1e6:.0f} s late{shown}"
         return late <= self._waiting_s * 1e6, text
 
     def commands(self) -> tuple[bool, str]:

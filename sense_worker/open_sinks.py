@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runtime_core.errors import SINK_MISSING, HcpError
+from runtime_core.errors import SINK_MISSING, SINK_UNOPENED, HcpError
 from sense_worker.logs import log
 from sense_worker.opening import OPEN_LIMIT_S, Marks, Opening, close_within
-from sinks.raised import origin
+from sinks import raised
 
 if TYPE_CHECKING:
     from runtime_core.authority import Authority
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from sinks.protocol import Sink
     from sinks.registry import Registry, Traits
 
+UNOPENED = SINK_UNOPENED.partition("{}")[0]
+"""How the reason begins of what waits for a sink that this process cannot open."""
 OPENING_S = 0.1
 """Seconds that a transaction waits for a sink to open: most make a client, and connect later."""
 OPENING_WAIT_S = 2.0
@@ -67,6 +69,8 @@ class OpenSinks:
         self._marks = Marks(None) if marks is None else marks
         self._crash_limit = crash_limit
         self._kept: dict[tuple[str, str], _Kept] = {}
+        self._warned: dict[tuple[str, str], str] = {}
+        """Of each sink that cannot be opened, the cause that the log has."""
         self._pid = os.getpid()
 
     def traits(self, rows: Rows, authority: Authority, name: str) -> Traits | str:
@@ -75,13 +79,21 @@ class OpenSinks:
         The row is read again whenever the authority version has moved; the sink is built again only when it changed.
         """
         kept = self._look(rows, authority, name)
-        return kept if isinstance(kept, str) else kept.traits
+        found = kept if isinstance(kept, str) else kept.traits
+        self._warn(authority.tenant, name, found)
+        return found
 
     def get(self, rows: Rows, authority: Authority, name: str) -> OpenSink | str | None:
         """Return the sink, opened; why it cannot be used now: its deliveries are held with that reason; or None.
 
-        None: it is being opened, and that takes longer than a transaction may wait. `wait` waits for it.
+        None: it is being opened, and that takes longer than a transaction may wait. `wait` waits for it. One that
+        cannot be opened is a warning in the log: one a cause, not one an event.
         """
+        found = self._found(rows, authority, name)
+        self._warn(authority.tenant, name, found)
+        return found
+
+    def _found(self, rows: Rows, authority: Authority, name: str) -> OpenSink | str | None:
         kept = self._look(rows, authority, name)
         if isinstance(kept, str):
             return kept
@@ -95,7 +107,7 @@ class OpenSinks:
         if isinstance(opened, str) and not kept.failed_at:
             kept.failed_at = time.monotonic()
         if opened is None and kept.opening.late:
-            return f"sink cannot be opened: open did not return within {OPEN_LIMIT_S:g} s"
+            return SINK_UNOPENED.format(f"open did not return within {OPEN_LIMIT_S:g} s")
         return opened
 
     def wait(self, tenant: str, name: str) -> None:
@@ -113,21 +125,29 @@ class OpenSinks:
         try:
             options = json.loads(self._vault.open(sealed))
             traits = self._registry.traits(kind, options)
-            if traits is None:
-                return SINK_MISSING
+            if isinstance(traits, str):
+                return SINK_UNOPENED.format(traits)
             sink = self._registry.build(kind, name, options)
             with self._marks.mark(name, kind, hashlib.sha256(sealed).hexdigest()) as deaths:
                 if deaths >= self._crash_limit:
-                    return f"sink cannot be opened: its process ended {deaths} times while it was opened"
+                    return SINK_UNOPENED.format(f"its process ended {deaths} times while it was opened")
                 sink.open()
         except BaseException as error:  # noqa: BLE001 - a plugin may raise anything; its deliveries wait, nothing is lost
             # Only our own texts are known to hold no secret (C53).
-            why = str(error) if isinstance(error, HcpError) else f"{type(error).__name__}, {origin(error)}"
-            log().warning("sink cannot be opened", sink=name, kind=kind, error=why)
-            return f"sink cannot be opened: {why}"
+            why = str(error) if isinstance(error, HcpError) else f"{type(error).__name__}, {raised.origin(error)}"
+            return SINK_UNOPENED.format(raised.kept(why))
         opened = OpenSink(sink, traits)
         weakref.finalize(opened, _close, sink, os.getpid())
         return opened
+
+    def _warn(self, tenant: str, name: str, found: object) -> None:
+        at = (tenant, name)
+        if isinstance(found, OpenSink):
+            self._warned.pop(at, None)
+        elif isinstance(found, str) and found.startswith(UNOPENED) and self._warned.get(at) != found:
+            self._warned[at] = found
+            if self._marks.first("held", *at, found):
+                log().warning("sink held", tenant=tenant, sink=name, reason=found)
 
     def _look(self, rows: Rows, authority: Authority, name: str) -> _Kept | str:
         """Return what is known of a sink's row now; or why it cannot be used."""
@@ -151,8 +171,9 @@ class OpenSinks:
             try:
                 traits = self._registry.traits(row[0], json.loads(self._vault.open(row[1])))
             except HcpError as error:
-                return f"sink cannot be opened: {error}"
-            kept = self._kept[at] = _Kept(authority.version, row, SINK_MISSING if traits is None else traits)
+                return SINK_UNOPENED.format(error)
+            said = SINK_UNOPENED.format(traits) if isinstance(traits, str) else traits
+            kept = self._kept[at] = _Kept(authority.version, row, said)
         kept.version = authority.version
         return kept
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from sinks.bounded import Late, within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 Opened = TypeVar("Opened")
@@ -69,7 +69,7 @@ class Marks:
         if self._folder is None:
             yield 0
             return
-        digest = hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
+        digest = _digest(names)
         mine = self._folder / f"{digest}.{os.getpid()}"
         deaths = self._deaths(digest)
         with contextlib.suppress(OSError):
@@ -80,6 +80,23 @@ class Marks:
         finally:
             with contextlib.suppress(OSError):
                 mine.unlink()
+
+    def first(self, *names: str) -> bool:
+        """Return whether nobody on this host asked with these names in the last FORGET_S seconds."""
+        if self._folder is None:
+            return True
+        mark = self._folder / f"{_digest(names)}.asked"
+        with contextlib.suppress(OSError):
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            if time.time() - mark.stat().st_mtime > FORGET_S:
+                mark.unlink()
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        except OSError:
+            return True
+        return True
 
     def forget(self) -> None:
         """Take all marks away: a worker that starts tries everything again."""
@@ -96,6 +113,10 @@ class Marks:
                 elif pid != os.getpid() and not _lives(pid):
                     deaths += 1
         return deaths
+
+
+def _digest(names: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(names).encode()).hexdigest()[:32]
 
 
 def close_within(close: Callable[[], object]) -> bool:

@@ -88,10 +88,7 @@ def _folder(value: object) -> object:
 
 
 def _networks(value: object) -> object:
-    try:
-        return parse_networks(value) if isinstance(value, str) else value
-    except ValueError:
-        raise ValueError("must be networks separated by commas, such as 10.0.0.0/8,fd00::/8") from None
+    return parse_networks(value) if isinstance(value, str) else value
 
 
 def _services(value: object) -> object:

@@ -18,7 +18,7 @@ from sinks.optional import KeyedSink, ProbedSink, Renewed
 from sinks.options import MASK, secret_names, shown, validated
 from sinks.plugins import Fault, load_plugins
 from sinks.protocol import NOTHING_ALLOWED, HostedSink
-from sinks.raised import origin
+from sinks.raised import kept, origin
 from sinks.redis_stream import RedisStream
 from sinks.webhook import Webhook
 
@@ -179,12 +179,12 @@ class Registry:
             return str(error)
         return None
 
-    def traits(self, kind: str, options: Mapping[str, object]) -> Traits | None:
-        """Return what a sink of this kind with these options is; None where `build` would refuse."""
+    def traits(self, kind: str, options: Mapping[str, object]) -> Traits | str:
+        """Return what a sink of this kind with these options is; where `build` would refuse, why, in one line."""
         try:
             sink = self.build(kind, kind, options)
-        except UsageError:
-            return None
+        except UsageError as error:
+            return kept(str(error))
         return Traits(
             partitioned=sink.partitioned,
             workspace=sink.workspace,

@@ -78,7 +78,7 @@ class Webhook(SinkBase):
         except NotReached as reason:
             raise _refused(reason) from None
         if self._parts.scheme == "http" and not host.networks:
-            raise _refused(_PLAIN)
+            raise _refused(NotReached(_PLAIN))
 
     def probe(self) -> None:
         """Look the name up, once; one that leads to an internal address is refused, one that has none may get one."""
@@ -130,5 +130,5 @@ class Webhook(SinkBase):
         return shared_loop().make(lambda: Client(self._address, place(self._parts), self._egress, limits))
 
 
-def _refused(reason: object) -> UsageError:
-    return UsageError("options.url", str(reason), f"such as {NETWORKS_SETTING}=10.0.0.0/8")
+def _refused(reason: NotReached) -> UsageError:
+    return UsageError("options.url", str(reason), f"such as {NETWORKS_SETTING}={reason.example}")

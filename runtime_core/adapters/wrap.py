@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +12,7 @@ from runtime_core.adapters.argv import ArgvFault, render
 from runtime_core.adapters.bounds import masked, seconds_left
 from runtime_core.adapters.jails import jail, sweep
 from runtime_core.adapters.paths import check_paths
+from runtime_core.binaries import allowed_binary, not_allowed
 from runtime_core.errors import DoorError
 from runtime_core.runtime import Ran
 from runtime_core.strict_json import parse
@@ -54,10 +54,9 @@ class WrapAdapter:
     def run(self, call: Call, runtime: Runtime) -> Ran:
         """Run one command. Answers `{"stdout", "stderr"}`; a connect command its JSON."""
         manifest = call.pack.manifest
-        allowed = {} if call.revision is None else call.revision.allowed_bins
-        binary = allowed.get(manifest.bin) if manifest.bin in manifest.sandbox.bins else None
-        if binary is None or not os.path.isabs(binary):  # noqa: PTH117 - the text as the operator gave it
-            return Ran(error=f"binary not allowed: {errors.printable(manifest.bin)}")
+        binary = allowed_binary(manifest, {} if call.revision is None else call.revision.allowed_bins)
+        if binary is None:
+            return Ran(error=not_allowed(manifest.bin))
         limits = sandbox.Limits(seconds_left(call, runtime), manifest.sandbox.output_limit, self._ceilings)
         if limits.timeout_s <= 0:
             return Ran(error=errors.DEADLINE_PASSED)

@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 _PLACE = "--arg"
 _FOLLOWED = 8
 """References followed to find the type of one arg."""
+_FORMATS = {"path": "a path within the working folder"}
+"""What a format means here; another one is named."""
 _BOUNDS = (
+    ("const", "always {}"),
     ("minimum", ">= {}"),
+    ("exclusiveMinimum", "> {}"),
     ("maximum", "<= {}"),
+    ("exclusiveMaximum", "< {}"),
+    ("multipleOf", "a multiple of {}"),
+    ("minItems", "{} items or more"),
+    ("maxItems", "{} items or fewer"),
     ("minLength", "{} characters or more"),
     ("maxLength", "{} characters or fewer"),
     ("pattern", "like {}"),
@@ -141,6 +149,8 @@ def _described(part: Any, schema: Any, *, required: bool) -> str:
     part = _resolved(part, schema)
     told = [" or ".join(sorted(_types(part, schema))) or "any JSON value"]
     if isinstance(part, dict):
+        if isinstance(part.get("format"), str):
+            told.append(_FORMATS.get(part["format"], f"format {part['format']}"))
         if "enum" in part:
             told.append("one of " + " ".join(json.dumps(value) for value in part["enum"]))
         told += [form.format(json.dumps(part[key])) for key, form in _BOUNDS if key in part]

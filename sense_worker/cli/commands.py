@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from runtime_core.binaries import way_out_of
 from runtime_core.errors import NotFound, UsageError, printable
 from sense_worker.cli import arguments, render
 from sense_worker.cli.acting import operator, settings
@@ -155,9 +156,15 @@ def _print_answer(answer: ResultEnvelope, *, as_json: bool) -> None:
     else:
         _print_result(answer.result)
         if not answer.ok:
-            sys.stderr.write(f"error: {printable(answer.error or 'failed')}\n")
+            sys.stderr.write(f"error: {printable(_with_way_out(answer.error or 'failed'))}\n")
     if not answer.ok:
         raise typer.Exit(FAILED)
+
+
+def _with_way_out(error: str) -> str:
+    """Return an error as people see it: the text of the envelope, and beside it what helps where we know it."""
+    way_out = way_out_of(error)
+    return error if way_out is None else f"{error} ({way_out})"
 
 
 def _print_result(result: Any) -> None:
@@ -175,6 +182,6 @@ def _head(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _commands(row: Mapping[str, Any]) -> Iterator[str]:
     for one in row["commands"]:
-        yield f"{one['verb_key']}: {'executable' if one['executable'] else one['reason']}"
+        yield f"{one['verb_key']}: {'executable' if one['executable'] else _with_way_out(one['reason'])}"
     if not row["commands"] and row["reason"]:
         yield row["reason"]

@@ -16,10 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from runtime_core.errors import LintIssue
+    from sense_worker.operator.views import PackView
 
 app = typer.Typer(no_args_is_help=True, help="Check, install and look at packs.")
 
 PackPath = Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip, .tar, .tar.gz or .tgz.")]
+_COMMANDS = {"COMMAND": "verb_key", "OPERATION": "operation", "LAND": "land", "CONFIRM": "confirm"}
+_TRIGGERS = {"TRIGGER": "ref", "LAND": "land", "SUMMARY": "summary"}
+_BELOW = ("kept", "commands", "triggers", "warnings")
+"""What is no line of the row: told below it, or nothing to tell."""
 PackId = Annotated[str, typer.Argument(metavar="PACK", help="The id of an installed pack.")]
 
 
@@ -45,7 +50,9 @@ def install(
     *,
     allow_bin: Annotated[
         list[str] | None,
-        typer.Option("--allow-bin", metavar="NAME=/PATH", help="A binary a wrap pack may run; repeatable."),
+        typer.Option(
+            "--allow-bin", metavar="NAME=/PATH", help="A binary a wrap pack may run; repeatable. Default: those so far."
+        ),
     ] = None,
     join_family: Annotated[
         str | None,
@@ -54,10 +61,10 @@ def install(
     json: Json = False,
 ) -> None:
     """Install a pack, or a new revision of it, in the acting session's tenant; needs pack.install."""
-    allowed = pairs(allow_bin or (), "--allow-bin", "NAME=/ABSOLUTE/PATH")
+    allowed = None if allow_bin is None else pairs(allow_bin, "--allow-bin", "NAME=/ABSOLUTE/PATH")
     with operator() as acting:
         row = acting.install_pack(path, allow_bins=allowed, join_family=join_family)
-    render.print_row(row, f"installed {row.pack_id}", as_json=json)
+    _print_pack(row, f"installed {row.pack_id}", as_json=json)
 
 
 @app.command("list", epilog=example("pack list --json"))
@@ -74,7 +81,7 @@ def show(pack_id: PackId, *, json: Json = False) -> None:
     """Show the revision in force: digest, commands, triggers with their policy."""
     with operator() as acting:
         row = acting.show_pack(pack_id)
-    render.print_row(row, as_json=json)
+    _print_pack(row, as_json=json)
 
 
 @app.command(epilog=example("pack remove git"))
@@ -82,7 +89,21 @@ def remove(pack_id: PackId, *, json: Json = False) -> None:
     """Take a pack out of force; its events and deliveries are kept. Needs pack.install."""
     with operator() as acting:
         row = acting.remove_pack(pack_id)
-    render.print_row(row, f"removed {pack_id}", as_json=json)
+    render.print_row(row, f"removed {pack_id}", as_json=json, hide=_BELOW)
+
+
+def _print_pack(row: PackView, headline: str = "", *, as_json: bool) -> None:
+    """Print a revision: its fields, a table of its commands and one of its triggers; warnings on standard error."""
+    hide = [name for name in _BELOW if name != "kept" or not row.kept]
+    render.print_row(row, headline, as_json=as_json, hide=hide)
+    if as_json:
+        return
+    for rows, columns in ((row.commands, _COMMANDS), (row.triggers, _TRIGGERS)):
+        if rows:
+            render.print_lines([""])
+            render.print_table(rows, columns, as_json=False, empty="")
+    for warning in row.warnings:
+        render.warn(f"{row.pack_id}: {warning}")
 
 
 def _lint(path: Path) -> tuple[str | None, Sequence[LintIssue], Sequence[str]]:

@@ -125,7 +125,9 @@ def status(*, json: Json = False) -> None:
     render.print_row(row, as_json=False, hide=("lanes",))
     if row.lanes:
         render.print_lines([""])
-        render.print_table(row.lanes, {"LANE": "sink", "DELIVERIES": "states"}, as_json=False, empty="")
+        columns = {"LANE": "sink", "DELIVERIES": "states"}
+        columns |= {"HELD FOR": "held_for"} if any(lane.held_for for lane in row.lanes) else {}
+        render.print_table(row.lanes, columns, as_json=False, empty="", worded={"held_for": "; ".join})
 
 
 def health(

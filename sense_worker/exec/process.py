@@ -9,6 +9,7 @@ from runtime_core.adapters.composite import CompositeAdapter
 from runtime_core.adapters.openapi import OpenApiAdapter
 from runtime_core.adapters.sandbox import Ceilings
 from runtime_core.adapters.wrap import WrapAdapter
+from runtime_core.binaries import binary_refusal
 from runtime_core.runtime import Runtime
 from sense_worker.exec.drain import ExecDrain
 from sense_worker.exec.engine import Engine
@@ -50,6 +51,7 @@ def build_runtime(
             "composite": CompositeAdapter(),
         },
         now=lambda: time.time_ns() // 1000,
+        barred=binary_refusal,
     )
 
 

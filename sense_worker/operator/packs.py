@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.adapters.launch import checked
+from runtime_core.binaries import allowed_binary, way_to_allow
 from runtime_core.errors import Denied, LintIssue, NotFound, PackError, PackLintError, UsageError
 from runtime_core.grants import Capability, GrantTable
 from runtime_core.install import install_refusal
@@ -41,6 +42,8 @@ class Packs(Desk):
     ) -> PackView:
         """Install a folder or archive; an equal one in force is left as it is, its copied files are written anew.
 
+        `allow_bins` are all the binaries that it may run; None: those that the revision in force may run and this one
+        still wants (`kept`).
         Raises Denied before it says anything about the content, then PackParseError or PackLintError, then UsageError
         for a binary that the manifest does not want or that is no executable file, or for a store that cannot take
         the files, and Denied for a pack that would join a family with live bindings other than by `join_family`
@@ -59,7 +62,9 @@ class Packs(Desk):
                 pack = read_pack(*files, self._others(change, manifest))
                 if pack.manifest.binding.mode == "mock" and not self.settings.allow_mock:
                     raise PackLintError(pack.pack_id, [MOCK_NOT_ALLOWED])
-                bins = _binaries(pack, allow_bins or {})
+                before = packs.in_force(change.connection, change.acting.tenant, pack.pack_id)
+                kept = _kept(pack, before[0].allowed_bins) if before and allow_bins is None else {}
+                bins = kept if allow_bins is None else _binaries(pack, allow_bins)
                 family = joined_family(change, pack, join_family)
                 tenant, pack_id = change.acting.tenant, pack.pack_id
                 store = stack.enter_context(packs.Store(self.settings.home, tenant))
@@ -69,7 +74,7 @@ class Packs(Desk):
                 )
                 change.subject = f"{pack_id} generation {generation}" + (f", joins family {family}" if family else "")
                 change.nothing = not new
-                view = _view(packs.in_force(change.connection, tenant, pack_id)[0], pack)
+                view = _view(packs.in_force(change.connection, tenant, pack_id)[0], pack, tuple(sorted(kept)))
             store.publish(draft, pack_id, lambda: self._in_force(tenant, pack_id) == generation)
         return view
 
@@ -153,13 +158,19 @@ def _manifest(files: PackFiles | None) -> Manifest | None:
         return None
 
 
+def _kept(pack: Pack, allowed: Mapping[str, str]) -> dict[str, str]:
+    """Return the allowed binaries that a pack still wants; whether they are still good is looked at by each spawn."""
+    return {name: place for name, place in allowed.items() if name in pack.manifest.sandbox.bins}
+
+
 def _binaries(pack: Pack, given: Mapping[str, str]) -> dict[str, str]:
     """Return the allowed binaries; each is wanted by the manifest and is an executable file (DESIGN §3)."""
     wanted = set(pack.manifest.sandbox.bins)
     for name, place in given.items():
         if name not in wanted:
             known = ", ".join(sorted(wanted)) or "none"
-            raise UsageError("--allow-bin", f"{pack.pack_id} wants no {name!r}", f"it wants: {known}")
+            way_out = f"it wants: {known}; what it may run stands in sandbox.bins of its surface.json"
+            raise UsageError("--allow-bin", f"{pack.pack_id} wants no {name!r}", way_out)
         path = Path(place)
         if not path.is_absolute() or not path.is_file() or not os.access(path, os.X_OK):
             raise UsageError("--allow-bin", f"{place!r} is no executable file", "give NAME=/absolute/path")
@@ -170,7 +181,18 @@ def _binaries(pack: Pack, given: Mapping[str, str]) -> dict[str, str]:
     return dict(given)
 
 
-def _view(row: Any, pack: Pack | None) -> PackView:
+def _warnings(pack: Pack, allowed: Mapping[str, str]) -> tuple[str, ...]:
+    """Return those of lint, and of a binary that the pack wants and may not run."""
+    from runtime_core.lint import warnings  # late, as in `storage.authority`
+
+    manifest, found = pack.manifest, warnings(pack.manifest, pack.policy)
+    wanted = manifest.adapter.kind == "wrap" and manifest.verbs and manifest.bin in manifest.sandbox.bins
+    if not wanted or allowed_binary(manifest, allowed) is not None:
+        return found
+    return (*found, f"{manifest.bin} is not allowed, so no command can run ({way_to_allow(manifest.bin)})")
+
+
+def _view(row: Any, pack: Pack | None, kept: tuple[str, ...] = ()) -> PackView:
     commands: tuple[CommandView, ...] = ()
     triggers: tuple[TriggerView, ...] = ()
     if pack is not None:
@@ -189,7 +211,8 @@ def _view(row: Any, pack: Pack | None) -> PackView:
         installed_by=row.installed_by,
         installed_at=row.installed_at,
         allowed_bins=dict(row.allowed_bins),
-        warnings=(NOT_SERVED,) if pack is None else tuple(pack.manifest.warnings),
+        kept=kept,
+        warnings=(NOT_SERVED,) if pack is None else _warnings(pack, row.allowed_bins),
         commands=commands,
         triggers=triggers,
     )

@@ -95,7 +95,8 @@ class Reading(Desk):
         with self._reading() as (connection, acting):
             tenant = acting.tenant
             events = sa.select(sa.func.count()).select_from(EVENT).where(EVENT.c.tenant == tenant)
-            by_lane = sa.select(d.lane, d.state, sa.func.count()).where(d.tenant == tenant).group_by(d.lane, d.state)
+            kinds = (d.lane, d.state, sa.case((d.state == State.HELD.value, d.reason)))
+            by_lane = sa.select(*kinds, sa.func.count()).where(d.tenant == tenant).group_by(*kinds)
             if acting.operator:
                 words = sa.select(e.word, sa.func.count()).where(e.tenant == tenant).group_by(e.word).order_by(e.word)
                 dead = {word: int(count) for word, count in connection.execute(words)}
@@ -128,11 +129,14 @@ def _know_route(connection: sa.Connection, acting: Acting, route_id: str) -> Non
 
 def _by_state(rows: Any) -> tuple[dict[str, int], tuple[LaneView, ...]]:
     total: dict[str, int] = {}
-    lanes: dict[str, dict[str, int]] = {}
-    for lane, state, count in rows:
-        total[state] = total.get(state, 0) + int(count)
-        lanes.setdefault(split_lane(lane)[1], {})[state] = int(count)
-    return total, tuple(LaneView(name, lanes[name]) for name in sorted(lanes))
+    lanes: dict[str, LaneView] = {}
+    for lane, state, reason, count in rows:
+        name = split_lane(lane)[1]
+        view = lanes.setdefault(name, LaneView(name, {}))
+        counts = [(total, state), (view.states, state), *([(view.held_for, reason)] if reason else [])]
+        for counted, under in counts:
+            counted[under] = counted.get(under, 0) + int(count)
+    return total, tuple(lanes[name] for name in sorted(lanes))
 
 
 _DELIVERY = sa.select(DELIVERY, EVENT.c.pack_id, EVENT.c.ref, EVENT.c.subject).join(

@@ -135,8 +135,8 @@ def _replay_one(change: Change, ledger: Ledger, authority: Authority, row: Any) 
     refused: tuple[str, str | None] | None = None
     if route is None:
         refused = (ROUTE_GONE, None)
-    elif sink is None or sink.held == SINK_MISSING:
-        refused = (SINK_MISSING, "sink")
+    elif sink is None or not sink.lands:  # without them no step can judge it
+        refused = (SINK_MISSING if sink is None or sink.held is None else sink.held, "sink")
     else:
         attempt = judged(authority, claimed, route, change.now).attempt
         if attempt.refused is not None:

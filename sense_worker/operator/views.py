@@ -150,6 +150,8 @@ class RouteView:
     expires_at: int | None
     filter: str | None = None
     """CEL; None: every event of its ref passes."""
+    warnings: tuple[str, ...] = ()
+    """Of the answer to `add_route`: what of it would be denied whatever comes. Empty in any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ class PackView:
     installed_by: str
     installed_at: int
     allowed_bins: dict[str, str]
+    kept: tuple[str, ...] = ()
+    """Binaries that this install leaves allowed as the revision before had them; empty in any other answer."""
     warnings: tuple[str, ...] = ()
     commands: tuple[CommandView, ...] = ()
     triggers: tuple[TriggerView, ...] = ()
@@ -274,10 +278,11 @@ class DeadView:
 
 @dataclass(frozen=True, slots=True)
 class LaneView:
-    """The deliveries of one sink by state."""
+    """The deliveries of one sink by state; `held_for`: of those that are held, how many by reason."""
 
     sink: str
     states: dict[str, int]
+    held_for: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import sqlalchemy as sa
 
-from runtime_core.errors import SINK_DISABLED, SINK_MISSING, SINK_PAUSED, NotFound, PackError
+from runtime_core.errors import SINK_DISABLED, SINK_PAUSED, SINK_UNOPENED, NotFound, PackError
 from runtime_core.grants import Grant
 from runtime_core.identity import Activation, Credential, Principal, Route, Session, Sink
 from sense_worker.storage.rows import Rows
@@ -63,7 +63,7 @@ _LOCK_SPACE = 0x5E45E
 class SinkKinds(Protocol):
     """What is asked of `sinks.registry.Registry`."""
 
-    def traits(self, kind: str, options: Mapping[str, object]) -> Traits | None: ...
+    def traits(self, kind: str, options: Mapping[str, object]) -> Traits | str: ...
 
 
 def lock_authority(connection: sa.Connection, tenant: str) -> None:
@@ -193,13 +193,13 @@ class SqlAuthoritySource:
             return None
         traits = self._kinds.traits(row.kind, json.loads(self._vault.open(row.options)))
         held = None
-        if traits is None:
-            held = SINK_MISSING
+        if isinstance(traits, str):
+            held = SINK_UNOPENED.format(traits)
         elif row.disabled_at is not None:
             held = SINK_DISABLED.format(row.disabled_reason)
         elif row.paused_at is not None:
             held = SINK_PAUSED
-        if traits is None:
+        if isinstance(traits, str):
             return Sink(tenant, name, row.kind, row.audience, row.audience_id, False, False, held, ())
         shape = (traits.partitioned, traits.workspace, held, traits.lands)
         return Sink(tenant, name, row.kind, row.audience, row.audience_id, *shape)

@@ -41,6 +41,12 @@ _DELIVERY_COLUMNS = DeliveryRecord._fields
 _DEAD_COLUMNS = DeadRecord._fields
 _LIVE = f"state IN ({in_list(State.PENDING, State.RETRYING, State.DELIVERING, State.HELD)})"
 """Stands, word for word, in every WHERE over a lane: SQLite takes the partial index only for its own condition."""
+_LANES = (
+    f"WITH RECURSIVE lanes(lane) AS (SELECT min(lane) FROM sense_delivery WHERE {_LIVE} UNION ALL "  # noqa: S608
+    f"SELECT (SELECT min(lane) FROM sense_delivery WHERE {_LIVE} AND lane > lanes.lane) FROM lanes "
+    "WHERE lanes.lane IS NOT NULL)"
+)
+"""Every lane with a delivery that is not settled: a loose index scan, whatever the backlog."""
 _CLAIM = (
     "SELECT d.event_id, d.route_id, d.state, d.attempt, d.crashes, d.alone, d.lane, d.owner, e.tenant, e.pack_id, "  # noqa: S608 - our own constants
     "e.ref, e.activation_id, e.publisher, e.project, e.subject, e.occurred_at, e.accepted_at, e.body "
@@ -301,10 +307,20 @@ class Ledger:
             (ROUTE_GONE, now, lane, route),
         )
 
-    def hold_lane(self, connection: sa.Connection, lane: str, reason: str) -> int:
-        """Hold what is due in a lane whose sink cannot take it now; returns how many deliveries."""
+    def hold_lane(self, connection: sa.Connection, lane: str, reason: str, *, renamed: bool = False) -> int:
+        """Hold what is due in a lane whose sink cannot take it now; returns how many deliveries.
+
+        `renamed`: what is held for its sink already gets this reason too, which costs a look at each.
+        """
+        rows = self.rows(connection)
+        if renamed:
+            rows.execute(
+                f"UPDATE sense_delivery SET reason = ? WHERE lane = ? AND {_LIVE} AND due_at = ? "  # noqa: S608
+                "AND state = 'held' AND reason <> ?",
+                (reason, lane, NEVER, reason),
+            )
         waiting = in_list(State.PENDING, State.RETRYING, State.HELD)
-        return self.rows(connection).execute(
+        return rows.execute(
             f"UPDATE sense_delivery SET state = 'held', due_at = ?, step = 'sink', reason = ? "  # noqa: S608
             f"WHERE lane = ? AND {_LIVE} AND state IN ({waiting}) AND due_at < ?",
             (NEVER, reason, lane, NEVER),
@@ -343,13 +359,20 @@ class Ledger:
         )
         return max(len(ids), dead)
 
+    def held_for(self, connection: sa.Connection) -> list[tuple[str, str]]:
+        """Return each lane that is held for its sink, with the reason of one of its deliveries."""
+        found = self.rows(connection).query(
+            f"{_LANES} SELECT lane, (SELECT reason FROM sense_delivery d WHERE d.lane = lanes.lane "  # noqa: S608
+            f"AND d.{_LIVE} AND d.due_at = ? AND d.state = 'held' LIMIT 1) FROM lanes WHERE lane IS NOT NULL",
+            (NEVER,),
+        )
+        return [(lane, reason) for lane, reason in found if reason is not None]
+
     def due_lanes(self, connection: sa.Connection, now: int, *, held: bool = False) -> list[str]:
         """Return the lanes with a due delivery (or, with `held`, any that is held), by a loose index scan."""
         exists = "d.state = 'held'" if held else "d.due_at <= ?"
         found = self.rows(connection).query(
-            f"WITH RECURSIVE lanes(lane) AS (SELECT min(lane) FROM sense_delivery WHERE {_LIVE} UNION ALL "  # noqa: S608
-            f"SELECT (SELECT min(lane) FROM sense_delivery WHERE {_LIVE} AND lane > lanes.lane) FROM lanes "
-            "WHERE lanes.lane IS NOT NULL) SELECT lane FROM lanes WHERE lane IS NOT NULL AND EXISTS "
+            f"{_LANES} SELECT lane FROM lanes WHERE lane IS NOT NULL AND EXISTS "  # noqa: S608
             f"(SELECT 1 FROM sense_delivery d WHERE d.lane = lanes.lane AND d.{_LIVE} AND {exists})",
             () if held else (now,),
         )

@@ -77,7 +77,7 @@ def _options(given: tuple[str, Any]) -> str:
         sink = REGISTRY.build(kind, "s", options)
     except UsageError as error:
         assert SECRET not in one_line(error), "a refusal shows a value"
-        assert REGISTRY.traits(kind, options) is None
+        assert isinstance(REGISTRY.traits(kind, options), str)
         return "refused"
     held = json.loads(json.dumps(options, allow_nan=False))
     assert sink.kind == kind

@@ -40,8 +40,8 @@ HARMFUL = """
 WAIT = "threading.Event().wait()"
 EXIT = "os._exit(5)"
 SINKS: dict[str, tuple[str, str]] = {
-    "exits": ("held", "sink missing"),
-    "hangs": ("held", "sink missing"),
+    "exits": ("held", "sink cannot be opened: kind: 'exits' is left out"),
+    "hangs": ("held", "sink cannot be opened: kind: 'hangs' is left out"),
     "opendies": ("held", "sink cannot be opened: its process ended 3 times while it was opened"),
     "openhangs": ("held", "sink cannot be opened: open did not return within 10 s"),
     "readerhangs": ("held", "sink cannot be opened: open did not return within 10 s"),
@@ -78,8 +78,10 @@ def world(tmp_path: Path, redis_url: str, sqlite_url: str) -> Iterator[World]:
 
 def fates(world: World) -> dict[str, tuple[str, str]]:
     """Return state and reason of each sink's delivery."""
-    rows = world.query("SELECT lane, state, reason FROM sense_delivery")
-    return {lane.partition("/")[2]: (state, reason or "") for lane, state, reason in rows}
+    found: dict[str, tuple[str, str]] = {}
+    for lane, state, reason in world.query("SELECT lane, state, reason FROM sense_delivery"):
+        found[lane.partition("/")[2]] = (state, (reason or "").partition(": sink plugin")[0])
+    return found
 
 
 def test_harmful_plugins_cost_their_own_deliveries_alone(world: World):

@@ -11,8 +11,8 @@ from runtime_core.lint import lint, warnings
 from runtime_core.manifest import parse_manifest
 from runtime_core.policy import parse_policy
 
-FILE = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
-LIMIT = {"type": "object", "properties": {"limit": {"type": "integer"}}}
+FILE: dict[str, Any] = {"type": "object", "properties": {"file": {"type": "string"}}, "required": ["file"]}
+LIMIT: dict[str, Any] = {"type": "object", "properties": {"limit": {"type": "integer"}}}
 SORT = "surface.json /verbs/sorter.sort"
 
 

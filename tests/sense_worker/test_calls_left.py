@@ -103,6 +103,19 @@ def test_a_drain_leaves_calls_that_hang_and_each_rings_at_its_end(bench):
     assert len(set(Slow.called)) == len(Slow.called) == 5
 
 
+def test_no_transaction_asks_what_the_drain_knows(bench, monkeypatch):
+    """With both calls out nothing can be claimed: the drain waits for one to end without a transaction."""
+    claimed: list[object] = []
+    claim = Drain.claim
+    monkeypatch.setattr(Drain, "claim", lambda drain, lane: claimed.append(claim(drain, lane)) or claimed[-1])
+    bench.record(*(bench.entry(data={"n": number}) for number in range(5)))
+
+    Drain(bench.ports).run(LANE, Bell(), 0.0)
+
+    assert [type(one) for one in claimed] == [Work]
+    assert (states(bench), len(Slow.called)) == ({"delivering": 2, "pending": 3}, 2)
+
+
 def test_an_orderly_stop_waits_for_the_calls_that_were_left(bench):
     """`finish` returns when they have ended and settled."""
     bench.record(bench.entry())

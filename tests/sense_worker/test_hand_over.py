@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LANE = "t-red/wide"
+KINDS = "console, inbox, jsonl, memory, notify, redis_stream, webhook, wide"
+TELEGRAPH = f"sink cannot be opened: kind: there is no sink kind 'telegraph' (kinds: {KINDS})"
 CALLS = 40
 
 
@@ -103,7 +105,7 @@ def test_a_lane_is_drained_until_it_is_empty_where_judging_settles_everything(be
     [
         (tables.RouteRow, {"owner": "ana"}, {"removed_at": 5}, ("cancelled", 0, "route removed or expired", 1)),
         (tables.SinkRow, {"name": "wide"}, {"paused_at": 5}, ("held", 0, "sink paused", 1)),
-        (tables.SinkRow, {"name": "wide"}, {"kind": "telegraph"}, ("held", 0, "sink missing", 1)),
+        (tables.SinkRow, {"name": "wide"}, {"kind": "telegraph"}, ("held", 0, TELEGRAPH, 1)),
         (tables.PrincipalRow, {"id": "ana"}, {"disabled_at": 5}, ("denied", 1, "denied: principal disabled", 1)),
     ],
 )

@@ -15,6 +15,7 @@ from sense_worker.server import connect
 from sense_worker.settings import Settings
 from sense_worker.storage import tables
 from sense_worker.storage.engine import Database
+from sense_worker.storage.ledger import NEVER
 from sense_worker.up_file import discover_redis_url, remove_up_file, write_up_file
 from sense_worker.vault import Vault
 
@@ -54,11 +55,12 @@ class Runtime:
         field = {"at": at, "finished_at": at, "state": "ok", "future_id": False, "entries": 0, **fields}
         self.redis.hset(HEALTH_KEY, name, json.dumps(field))
 
-    def delivery(self, state: str, late: int) -> None:
+    def delivery(self, state: str, late: int, **values: Any) -> None:
         with self.database.write() as connection:
             at = self.database.now(connection) - late
             row = {"event_id": bytes(16), "route_id": "rte_1", "tenant": "acme", "lane": "acme/log", "owner": "ana"}
-            connection.execute(insert(tables.DeliveryRow).values(**row, state=state, due_at=at, created_at=at))
+            values = {"state": state, "due_at": at, "created_at": at, **values}
+            connection.execute(insert(tables.DeliveryRow).values(**row, **values))
 
     def bad(self) -> dict[str, str]:
         """Return the text of each finding that is not well; measured seconds, which pass meanwhile, as N."""
@@ -187,6 +189,17 @@ def test_what_is_not_late_or_settled_is_well(runtime: Runtime, state: str, late:
     runtime.delivery(state, late)
 
     assert runtime.bad() == {}
+
+
+@pytest.mark.parametrize(("reason", "named"), [("sink cannot be opened: options.url: …", True), ("sink paused", False)])
+def test_a_sink_that_cannot_be_opened_is_named_and_no_bad_health(runtime: Runtime, reason: str, named: bool) -> None:
+    """A probe that starts the worker again would mend nothing; what an operator paused is no news."""
+    runtime.delivery("held", 0, due_at=NEVER, reason=reason)
+
+    health = check_health(runtime.settings)
+    (text,) = (finding.text for finding in health.findings if finding.name == "deliveries")
+    assert text == "nothing is due" + (f"; lane acme/log is held: {reason}" if named else "")
+    assert health.ok
 
 
 def test_a_server_that_may_lose_events_is_bad(

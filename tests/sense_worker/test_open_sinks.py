@@ -14,7 +14,9 @@ from sense_worker.drain import Drain, Work
 from sense_worker.home import OPENING_FOLDER
 from sense_worker.open_sinks import OpenSink
 from sense_worker.opening import Marks
+from sense_worker.settings import Settings
 from sense_worker.storage.rows import Rows as Statements
+from sense_worker.wiring import build_ports
 from sinks.protocol import Delivered, SinkBase
 from sinks.registry import Registry
 from tests.intake_bench import IntakeBench
@@ -204,9 +206,9 @@ def test_what_is_meant_for_a_plugin_that_raises_when_built_is_held(tmp_path, dat
     drained("good")
     broken, good = bench.query(states)
     assert (good[:2], good[3]) == (("t-red/good", "delivered"), 2)
-    assert broken == ("t-red/broken", "held", "sink missing", 2)
     fault = str(registry.fault("broken", {}))  # what `sink list` tells beside it
     assert fault.startswith("sink kind broken: raised OSError while it was built, at ")
+    assert broken == ("t-red/broken", "held", f"sink cannot be opened: {fault}", 2)
     assert "hunter2" not in fault
 
     turned(works=True)
@@ -289,3 +291,69 @@ def test_a_reader_opens_no_sink_that_a_drain_serves(bench):
     bench.granted(sink="door")
     bench.record(bench.entry())
     assert Door.opened == 0
+
+
+HOOK = {"url": "http://127.0.0.1:9/in?key=hunter2", "secret": "whsec_" + "A" * 32}
+CLOSED = (
+    "sink cannot be opened: options.url: its address is internal; the operator may name its network in "
+    "SENSE_SINK_NETWORKS (such as SENSE_SINK_NETWORKS=127.0.0.0/8)"
+)
+
+
+def hooked(home: Path, database: Database, **env: str) -> IntakeBench:
+    """Tenant t-red with a webhook on this machine and ana's route to it."""
+    bench = IntakeBench(home, database, **env)
+    bench.rows.sink("hook", "webhook", HOOK, audience="principal:ana")
+    bench.granted(sink="hook")
+    return bench
+
+
+def reasons(bench: IntakeBench) -> list[tuple[str, int]]:
+    """Return why deliveries are held, and how many."""
+    return bench.query("SELECT reason, count(*) FROM sense_delivery WHERE state = 'held' GROUP BY reason ORDER BY 1")
+
+
+@pytest.mark.case("C53")
+def test_what_only_this_process_may_not_open_is_held_with_the_cause(tmp_path, database, capsys):
+    """Its settings refuse the options: the rows, old ones too, and one warning say so, and no value of an option."""
+    bench = hooked(tmp_path, database)
+    bench.record(bench.entry())
+    with bench.database.write() as connection:  # as the release before told it
+        Statements(connection, bench.database.kind).execute("UPDATE sense_delivery SET reason = 'sink missing'")
+    bench.record(*(bench.entry() for _ in range(3)))
+    other = build_ports(bench.settings)  # another process of this host
+
+    for ports in (bench.ports, other, other):
+        Drain(ports).run("t-red/hook", Bell(), 0.0)
+
+    assert reasons(bench) == [(CLOSED, 4)]
+    told = capsys.readouterr().err
+    assert told.count("sink held") == 1
+    assert CLOSED in told
+    assert "hunter2" not in told
+    other.close()
+    bench.close()
+
+
+def test_a_process_whose_settings_allow_it_takes_what_another_held(tmp_path, database):
+    """Started again with the network named, it opens the sink and makes what was held due."""
+    closed = hooked(tmp_path, database)
+    closed.record(closed.entry())
+    assert reasons(closed) == [(CLOSED, 1)]
+    keys = {"SENSE_SECRET_KEYS": closed.settings.secret_keys.get_secret_value()}
+    env = {"HCP_HOME": str(tmp_path), "SENSE_DATABASE_URL": database.url.render_as_string(hide_password=False), **keys}
+    ports = build_ports(Settings.load({**env, "SENSE_SINK_NETWORKS": "127.0.0.0/8"}))
+
+    assert isinstance(Drain(ports).claim("t-red/hook"), Work)
+    assert reasons(closed) == []
+    ports.close()
+    closed.close()
+
+
+def test_a_cause_is_warned_of_once_a_host_until_a_worker_starts(tmp_path):
+    """Two processes ask: the first is told yes; another name, and a start of a worker, are asked anew."""
+    one, two = Marks(tmp_path / "opening"), Marks(tmp_path / "opening")
+
+    assert [one.first("held", "a"), two.first("held", "a"), two.first("held", "b")] == [True, False, True]
+    one.forget()
+    assert two.first("held", "a")

@@ -12,7 +12,7 @@ from runtime_core.errors import UsageError
 from sinks.declared import BATCH_LIMIT, CONCURRENCY_LIMIT, DEADLINE_LIMIT_S
 from sinks.memory import Memory
 from sinks.protocol import NoOptions, Sink, SinkBase
-from sinks.registry import Registry
+from sinks.registry import Registry, Traits
 
 
 class Good(SinkBase):
@@ -88,7 +88,7 @@ def test_a_sink_is_what_it_has(plugin: Any):
     """A class is a sink by what it declares: inherited or not, however it calls its arguments."""
     registry = Registry()
     registry.register(plugin)
-    assert registry.traits(plugin.kind, {})
+    assert isinstance(registry.traits(plugin.kind, {}), Traits)
     assert registry.get(plugin.kind) is plugin
 
 

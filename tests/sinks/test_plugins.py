@@ -12,7 +12,7 @@ from runtime_core.errors import UsageError
 from sense_worker.opening import Marks
 from sinks import SinkBase, guarded, plugins
 from sinks.plugins import Fault
-from sinks.registry import Registry
+from sinks.registry import Registry, Traits
 from tests.sinks.sites import GOOD, Site
 
 if TYPE_CHECKING:
@@ -73,10 +73,12 @@ def test_a_plugin_that_raises_when_built_costs_its_own_sink(site: Site):
     site.good("zz-good", "good")
     registry = Registry.load()
     assert registry.faults == ()
-    assert registry.traits("fragile", {}) is None
+    assert str(registry.traits("fragile", {})).startswith(
+        "sink kind fragile: raised ZeroDivisionError while it was built"
+    )
     with pytest.raises(UsageError, match=r"^sink kind fragile: raised ZeroDivisionError while it was built, at .*zz_f"):
         registry.build("fragile", "f", {})
-    assert registry.traits("good", {})
+    assert isinstance(registry.traits("good", {}), Traits)
 
 
 def test_a_missing_kind_names_the_fault(site: Site):
@@ -196,7 +198,7 @@ def test_a_plugin_that_hangs_when_built_holds_nobody_up(monkeypatch: pytest.Monk
     for _ in range(3):
         with pytest.raises(UsageError, match=r"^sink kind hanging: did not come back "):
             registry.build("hanging", "h", {})
-    assert registry.traits("hanging", {}) is None
+    assert str(registry.traits("hanging", {})).startswith("sink kind hanging: did not come back ")
     assert Hanging.built == 1
 
 

@@ -70,7 +70,7 @@ def found(registry: Registry, kind: str) -> Any:
 def refused(registry: Registry, kind: str, options: Any) -> UsageError:
     with pytest.raises(UsageError) as caught:
         registry.build(kind, "s", options)
-    assert registry.traits(kind, options) is None
+    assert registry.traits(kind, options) == str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     return caught.value
@@ -125,8 +125,8 @@ def test_traits_of_the_built_in_kinds():
 
 
 def test_traits_of_a_missing_kind():
-    """A kind that is not there has no traits."""
-    assert Registry().traits("pager", {}) is None
+    """A kind that is not there has no traits, and says so."""
+    assert str(Registry().traits("pager", {})).startswith("kind: there is no sink kind 'pager' (kinds: console, ")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_sink_that_raises_while_it_is_built(registry: Registry):
     assert error.place == "sink kind pager"
     assert error.reason.startswith("raised LookupError while it was built, at ")
     assert "test_registry.py:" in error.reason
-    assert registry.traits("pager", {"secret": "fine"})
+    assert isinstance(registry.traits("pager", {"secret": "fine"}), Traits)
 
 
 def test_a_sink_that_refuses_its_options_itself(registry: Registry):

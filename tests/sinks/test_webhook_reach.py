@@ -151,6 +151,24 @@ class TestOneNamedRange:
 
 
 @pytest.mark.parametrize(
+    ("host", "network"),
+    [
+        ("127.0.0.1:18471", "127.0.0.0/8"),
+        ("localhost", "127.0.0.0/8"),
+        ("[::1]", "::1/128"),
+        ("[::ffff:192.168.7.1]", "192.168.0.0/16"),
+        ("172.20.0.5", "172.16.0.0/12"),
+        ("169.254.169.254", "10.0.0.0/8"),
+    ],
+)
+def test_the_example_holds_the_address_that_was_given(host: str, network: str):
+    """What is shown as an example can be set as it is; metadata services are nobody's example."""
+    with pytest.raises(UsageError) as caught:
+        built(f"https://{host}/", NOTHING_ALLOWED)
+    assert caught.value.way_out == f"such as SENSE_SINK_NETWORKS={network}"
+
+
+@pytest.mark.parametrize(
     "host", ["127.1", "2130706433", "0x7f000001", "0177.0.0.1", "1.1.1", "hook.0x7f", "127.0.0.1."]
 )
 def test_half_an_address_is_refused(reached: list[str], host: str):

@@ -12,6 +12,7 @@ from sense_worker.settings import Settings
 from sinks.plugins import Fault
 from sinks.protocol import SinkBase
 from sinks.registry import Registry
+from tests.provision import write_pack
 
 SESSION = ("session", "create", "ana")
 
@@ -232,6 +233,37 @@ def test_packs(mail, tmp_path):
     assert mail("pack", "list").out == "no packs; `sense-worker pack install PATH`\n"
     assert mail("pack", "show", "mail").code == 1
     assert mail.json("pack", "install", str(tmp_path / "mail"))["generation"] == 2
+
+
+def test_a_pack_is_shown_as_tables(bare, tmp_path):
+    """One line a command and a trigger, under headings; warnings on standard error, and in JSON as they were."""
+    bare("init")
+    surface = {
+        "id": "sorter",
+        "adapter": {"kind": "wrap", "bin": "sort"},
+        "sandbox": {"bins": ["sort"]},
+        "verbs": {"sorter.save": {"cli": []}, "sorter.sort": {"cli": []}},
+        "stimulusTriggers": [{"ref": "file.sorted", "summary": "A file was sorted."}],
+    }
+    read = {"operation": "read", "privacy": {"land": "personal"}}
+    verbs = {"sorter.save": {**read, "operation": "write", "confirm": True}, "sorter.sort": read}
+    policy = {"surface_id": "sorter", "version": 1, "verbs": verbs, "stimuli": {"file.sorted": read}}
+    bare("pack", "install", str(write_pack(tmp_path / "sorter", surface, policy)))
+
+    shown = bare("pack", "show", "sorter")
+    assert [line.split() for line in shown.out.splitlines()[-7:]] == [
+        [],
+        ["COMMAND", "OPERATION", "LAND", "CONFIRM"],
+        ["sorter.save", "write", "personal", "yes"],
+        ["sorter.sort", "read", "personal", "no"],
+        [],
+        ["TRIGGER", "LAND", "SUMMARY"],
+        ["file.sorted", "personal", "A", "file", "was", "sorted."],
+    ]
+    assert shown.err.startswith("warning: sorter: sort is not allowed")
+    assert "warnings" not in shown.out
+    told = bare("pack", "show", "sorter", "--json").json
+    assert [len(told[name]) for name in ("warnings", "commands", "triggers", "kept")] == [1, 2, 1, 0]
 
 
 def test_installing_needs_the_grant_and_a_sound_pack(mail, tmp_path, monkeypatch):

@@ -11,7 +11,8 @@ from sense_worker.invoker import Invoker
 from sense_worker.settings import Settings
 from sense_worker.vault import Vault
 from sense_worker.wiring import build_ports
-from tests.notes_pack import SECRET
+from tests.notes_pack import SECRET, notes_files
+from tests.provision import write_pack
 from tests.sense_worker.cli.notes_home import LOGIN, audited, lines_of
 
 
@@ -176,6 +177,52 @@ def test_land_local_runs_in_the_workspace_of_the_activation(notes, tmp_path):
 
     assert notes("exec", "notes", "notes.where", "--project", "apollo").out == f"{tmp_path / 'work'}\n"
     assert notes("exec", "notes", "notes.shared", "--project", "apollo").code == 0
+
+
+@pytest.mark.spec("1.7.faces")
+def test_the_help_tells_all_that_the_schema_says_of_an_arg(notes, tmp_path):
+    """Type, format, choices, bounds, default: whoever calls it need not read the manifest."""
+    files = notes_files()
+    files["surface"]["verbs"]["notes.break"] = {
+        "cli": [["{file}"], ["{day}"], ["{how}"], ["{part}"], ["{tags}"]],
+        "args": {
+            "properties": {
+                "file": {"type": "string", "format": "path"},
+                "day": {"type": "string", "format": "date"},
+                "how": {"enum": ["up", "down"], "default": "up"},
+                "part": {"type": "number", "exclusiveMinimum": 0, "maximum": 1, "multipleOf": 0.25},
+                "tags": {"type": "array", "minItems": 1, "maxItems": 3},
+            }
+        },
+    }
+    notes.json("pack", "install", str(write_pack(tmp_path / "more", files["surface"], files["policy"])))
+
+    shown = notes("exec", "notes", "notes.break", "--help").out.splitlines()
+    assert [line.strip() for line in shown if line.startswith("  ")][2:] == [
+        "file  string, a path within the working folder",
+        "day   string, format date",
+        'how   string, one of "up" "down", default "up"',
+        "part  number, > 0, <= 1, a multiple of 0.25",
+        "tags  array, 1 items or more, 3 items or fewer",
+    ]
+
+
+@pytest.mark.spec("1.5.sandbox")
+def test_a_binary_that_is_not_allowed_has_its_way_out_beside(notes, tmp_path):
+    """For people; the envelope has exactly the text. Availability says the same, and so did the install."""
+    files = notes_files(pack_id="free", mode="public", hub="none")
+    folder = write_pack(tmp_path / "free", files["surface"], files["policy"])
+    way_out = "(pack install … --allow-bin tool=/absolute/path)"
+    installed = notes("pack", "install", str(folder))
+    assert installed.err == f"warning: free: tool is not allowed, so no command can run {way_out}\n"
+    notes.json("grant", "add", "operator", "verb.exec.read", "--pack", "free")
+    notes.json("activate", "free")
+
+    assert notes("exec", "free", "free.list") == (1, "", f"error: binary not allowed: tool {way_out}\n")
+    assert notes("exec", "free", "free.list", "--json").json["error"] == "binary not allowed: tool"
+    assert f"free.list: binary not allowed: tool {way_out}" in notes("availability", "free").out
+    reasons = {one["verb_key"]: one["reason"] for one in notes.json("availability", "free")["commands"]}
+    assert reasons["free.list"] == "binary not allowed: tool"
 
 
 @pytest.mark.spec("1.7.faces")

@@ -138,6 +138,23 @@ def test_whoever_is_no_operator_any_more_runs_no_control_plane_command(world):
     assert told == ["denied: control plane requires an operator"] * 2
 
 
+@pytest.mark.spec("1.6.availability")
+@pytest.mark.spec("1.5.sandbox")
+def test_a_command_whose_binary_is_not_allowed_is_not_executable(notes, invoker):
+    """Availability says what exec says, of a connect command too, and only where nothing else refuses before it."""
+    folder = write_notes(notes.folder / "source" / "notes", pack_id="notes", family="desk")
+    notes.operator.install_pack(folder, allow_bins={})
+
+    (told,) = invoker.availability("notes")
+    reasons = {one.verb_key: (one.executable, one.reason) for one in told.commands}
+    assert reasons["notes.login"] == (False, "binary not allowed: tool")
+    assert reasons["notes.list"] == (False, "not connected: notes")
+    assert invoker.exec("notes", "notes.login", LOGIN).error == "binary not allowed: tool"
+    invoker.connect("pages", LOGIN)  # of the same family
+    (told,) = invoker.availability("notes")
+    assert {one.reason for one in told.commands if one.verb_key == "notes.list"} == {"binary not allowed: tool"}
+
+
 @pytest.mark.spec("1.5.envelope")
 @pytest.mark.parametrize("args", [{"limit": float("nan")}, {"text": "\ud800"}, {"text": "x" * 300_000}, [1]])
 def test_an_envelope_passes_the_same_door_as_the_queues(invoker, args):

@@ -377,7 +377,57 @@ def test_binaries_are_allowed_by_absolute_path(world):
     view = world.operator.install_pack(world.pack(WRAP, WRAP_POLICY), allow_bins={"git": str(program)})
     assert view.allowed_bins == {"git": str(program)}
     assert in_force(world, "git").allowed_bins == {"git": str(program)}
-    assert world.operator.install_pack(world.pack(WRAP, WRAP_POLICY)).generation == 2
+    other = shutil.copy(program, world.folder / "git-2")
+    assert world.operator.install_pack(world.pack(WRAP, WRAP_POLICY), allow_bins={"git": str(other)}).generation == 2
+
+
+NOT_ALLOWED = "git is not allowed, so no command can run (pack install … --allow-bin git=/absolute/path)"
+
+
+def test_an_install_keeps_the_binaries_that_are_still_wanted(world):
+    """Without `allow_bins` they stand, and the answer says which; with it what is given stands alone."""
+    for name in ("git", "hg"):
+        (world.folder / name).write_text("#!/bin/sh\n")
+        (world.folder / name).chmod(0o755)
+    git, hg = str(world.folder / "git"), str(world.folder / "hg")
+    both = {**WRAP, "sandbox": {"bins": ["git", "hg"]}}
+    first = world.operator.install_pack(world.pack(both, WRAP_POLICY), allow_bins={"git": git, "hg": hg})
+    assert (first.kept, first.warnings) == ((), ())
+
+    again = world.operator.install_pack(world.pack(both, WRAP_POLICY))
+    assert (again.generation, again.allowed_bins, again.kept) == (1, {"git": git, "hg": hg}, ("git", "hg"))
+    fewer = world.operator.install_pack(world.pack(WRAP, WRAP_POLICY))
+    assert (fewer.generation, fewer.allowed_bins, fewer.kept) == (2, {"git": git}, ("git",))
+    assert in_force(world, "git").allowed_bins == {"git": git}
+    assert world.operator.show_pack("git").kept == ()
+
+    none = world.operator.install_pack(world.pack(WRAP, WRAP_POLICY), allow_bins={})
+    assert (none.allowed_bins, none.kept, none.warnings) == ({}, (), (NOT_ALLOWED,))
+
+
+def test_a_removed_pack_comes_back_without_its_binaries(world):
+    """Taking it out takes back what it was trusted with; the warning says what it lacks, wherever it is shown."""
+    (world.folder / "git").write_text("#!/bin/sh\n")
+    (world.folder / "git").chmod(0o755)
+    source = world.pack(WRAP, WRAP_POLICY)
+    world.operator.install_pack(source, allow_bins={"git": str(world.folder / "git")})
+    world.operator.remove_pack("git")
+
+    back = world.operator.install_pack(source)
+    assert (back.allowed_bins, back.kept, back.warnings) == ({}, (), (NOT_ALLOWED,))
+    assert world.operator.show_pack("git").warnings == (NOT_ALLOWED,)
+
+
+def test_a_pack_that_wants_no_binary_is_told_where_it_says_so(world):
+    """Without `sandbox` there is nothing to allow: the refusal names the place, and so does the warning."""
+    bare = {name: part for name, part in WRAP.items() if name != "sandbox"}
+    with pytest.raises(UsageError) as refused:
+        world.operator.install_pack(world.pack(bare, WRAP_POLICY), allow_bins={"git": "/usr/bin/git"})
+    way_out = "it wants: none; what it may run stands in sandbox.bins of its surface.json"
+    assert str(refused.value) == f"--allow-bin: git wants no 'git' ({way_out})"
+    assert world.operator.install_pack(world.pack(bare, WRAP_POLICY)).warnings == (
+        'surface.json /sandbox/bins: does not name "git", so no command can run',
+    )
 
 
 def test_a_binary_that_cannot_be_meant_is_refused(world):

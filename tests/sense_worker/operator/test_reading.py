@@ -157,6 +157,7 @@ def test_status_counts_what_one_may_see(world, ana):
     told = world.operator.status()
     assert (told.tenant, told.events, told.deliveries) == ("t-red", 2, {"delivered": 2, "denied": 1})
     assert told.lanes == (LaneView("inbox", {"denied": 1}), LaneView("log", {"delivered": 2}))
+    assert world.operator.status().lanes[1].held_for == {}
     assert (told.dead_entries, told.waiting, told.pending) == ({"stale": 1}, None, None)
     own = ana.status()
     assert (own.events, own.deliveries, own.dead_entries) == (1, {"delivered": 1, "denied": 1}, {})

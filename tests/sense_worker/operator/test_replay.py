@@ -285,7 +285,9 @@ def test_what_cannot_be_attempted_is_refused(on):
     on.rows.change(tables.RouteRow, {"id": on.route}, removed_at=None)
     on.rows.change(tables.SinkRow, {"name": "remote"}, kind="nothing")
 
-    assert told(on.operator.replay([second])) == [("refused", "sink missing")]
+    ((outcome, reason),) = told(on.operator.replay([second]))
+    assert outcome == "refused"
+    assert str(reason).startswith("sink cannot be opened: kind: there is no sink kind 'nothing' (kinds: ")
     assert [on.state(one)[0] for one in (first, second)] == ["dead", "dead"]
 
 
