@@ -18,6 +18,7 @@ from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.rows import Rows
 from sense_worker.storage.states import State
+from sense_worker.ways_out import Wanted, way_out
 
 if TYPE_CHECKING:
     from sense_worker.storage.engine import Database
@@ -67,6 +68,8 @@ class RouteReceipt:
     settled_at: int | None
     steps: tuple[Step, ...]
     attempts: tuple[AttemptMade, ...]
+    way_out: str | None = None
+    """What to do about `text`; None where nobody needs to, or nothing here would help."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,10 @@ def _accepted(rows: Rows, tenant: str, asked: str, key: bytes, route: str | None
         *(asked, tenant, pack_id, ref, publisher, project, subject, message_id, stream_id, accepted_at, repeats),
         without=_without(receipt, owner),
         complete=rest is None,
-        routes=tuple(_route_receipt(key, row, attempts.get(row[0], ())) for row in deliveries),
+        routes=tuple(
+            _route_receipt(key, row, attempts.get(row[0], ()), Wanted(publisher, row[1], pack_id, ref, "", project))
+            for row in deliveries
+        ),
         refusals=_refusals(rows, "event_id = ? AND tenant = ?", (key, tenant)),
     )
 
@@ -204,15 +210,18 @@ def _attempts(rows: Rows, key: bytes) -> dict[str, tuple[AttemptMade, ...]]:
     return made
 
 
-def _route_receipt(key: bytes, row: tuple[object, ...], attempts: tuple[AttemptMade, ...]) -> RouteReceipt:
+def _route_receipt(
+    key: bytes, row: tuple[object, ...], attempts: tuple[AttemptMade, ...], wanted: Wanted
+) -> RouteReceipt:
     route, owner, lane, state, reason, step, grant, digest, attempt, due_at, settled_at = row
     text = None if reason is None else str(reason)
+    sink = split_lane(str(lane))[1]
     waits = state in (State.PENDING, State.RETRYING, State.DELIVERING, State.HELD)
     return RouteReceipt(
         delivery_id=delivery_id(key, str(route)),
         route_id=str(route),
         owner=str(owner),
-        sink=split_lane(str(lane))[1],
+        sink=sink,
         state=str(state),
         text=text,
         clause=_clause(text, grant),
@@ -223,6 +232,7 @@ def _route_receipt(key: bytes, row: tuple[object, ...], attempts: tuple[AttemptM
         settled_at=_number(settled_at),
         steps=_steps(str(state), None if step is None else str(step), text),
         attempts=attempts,
+        way_out=way_out(text, wanted._replace(sink=sink)),
     )
 
 

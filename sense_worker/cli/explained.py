@@ -63,6 +63,8 @@ def _route(route: Mapping[str, Any]) -> Iterator[str]:
             yield f"  ended at     {', '.join(names)}: {outcome}{decided}"
     if route["text"] and route["text"] not in by_outcome:
         yield f"  because      {route['text']}"
+    if route["way_out"]:
+        yield f"  what to do   {route['way_out']}"
     if route["grant_id"]:
         yield f"  grant        {route['grant_id']}{clause}"
     if route["digest"]:

@@ -47,7 +47,10 @@ def add_route(  # noqa: PLR0913 - one option an argument
     with operator() as acting:
         settings: dict[str, Any] = {"project": project, "owner": owner, "expires_in_s": seconds, "filter": condition}
         row = acting.add_route(pack, ref, sink_name, options=given, **settings)
-    render.print_row(row, f"route of {row.owner}: {pack} {ref} -> {sink_name}", as_json=json)
+    render.print_row(row, f"route of {row.owner}: {pack} {ref} -> {sink_name}", as_json=json, hide=("warnings",))
+    if not json:
+        for warning in row.warnings:
+            render.warn(warning)
 
 
 @app.command("list", epilog=example("route list"))
@@ -73,7 +76,7 @@ def remove_route(route_id: Annotated[str, typer.Argument(metavar="ROUTE")], *, j
     """Remove a route; what it has not delivered yet is cancelled."""
     with operator() as acting:
         row = acting.remove_route(route_id)
-    render.print_row(row, f"removed {route_id}", as_json=json)
+    render.print_row(row, f"removed {route_id}", as_json=json, hide=("warnings",))
 
 
 @app.command("test", epilog=example("route test --pack git --ref commit.created --filter 'data.branch == \"main\"'"))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from runtime_core.authority import Authority
 from runtime_core.errors import REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from runtime_core.event import ANY_REF
+from runtime_core.identity import Route
 from sense_worker.filters import check_filter
 from sense_worker.operator.desk import Desk, need_principal, need_project, need_sink, new_id
 from sense_worker.operator.names import end_of, pack_name, ref_name
+from sense_worker.operator.route_warnings import land_warnings
 from sense_worker.operator.views import RouteView
 from sense_worker.storage.lanes import lane_of
 from sense_worker.storage.ledger import Ledger
 from sense_worker.storage.schema import PACK, ROUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from runtime_core.pack import Trigger
     from sense_worker.operator.desk import Change
 
 
@@ -41,6 +46,7 @@ class Routes(Desk):
 
         `filter` is CEL over ref, subject, data and occurred_at; it cannot be changed later. Raises NotFound for a pack,
         ref, sink, project or owner that is not there, UsageError for a filter that is none, naming line and column.
+        `warnings` of the answer names triggers whose every event the sink's audience or kind would have denied.
         """
         pack_name(pack), ref_name(ref)
         if filter is not None:
@@ -54,21 +60,25 @@ class Routes(Desk):
                     raise Denied(REQUIRES_OPERATOR.text())
                 need_principal(change, owned_by)
             change.pack_id, change.project = pack, project
-            self._need_trigger(change, pack, ref)
+            triggers = self._need_triggers(change, pack, ref)
             need_sink(change, sink)
             if project is not None:
                 need_project(change, project)
             expires_at = end_of(expires_in_s, change.now)
             row = {"owner": owned_by, "pack_id": pack, "ref": ref, "sink": sink, "project": project, "filter": filter}
+            route = Route("", change.acting.tenant, owned_by, pack, ref, sink, project, None, filter)
+            authority = Authority(change.acting.tenant, 0, self._source(change.connection))
+            warnings = tuple(land_warnings(authority, route, triggers))
             there = self._equal_route(change, row) if expires_at is None else None
             if there is not None:
                 change.nothing = True
-                return RouteView(*there)
+                return replace(RouteView(*there), warnings=warnings)
             route_id = new_id("rte")
             change.subject = f"{route_id} {owned_by} {ref} -> {sink}"
             facts = {"created_by": change.acting.principal, "created_at": change.now, "expires_at": expires_at}
             change.run(sa.insert(ROUTE).values(id=route_id, tenant=change.acting.tenant, options={}, **row, **facts))
-            return RouteView(*change.one(_ROUTE.where(ROUTE.c.id == route_id)))
+            made = RouteView(*change.one(_ROUTE.where(ROUTE.c.id == route_id)))
+        return replace(made, warnings=warnings)
 
     ensure_route = add_route
 
@@ -95,7 +105,7 @@ class Routes(Desk):
             Ledger(self._database).cancel_route(change.connection, lane, route_id, change.now)
             return RouteView(*row)
 
-    def _need_trigger(self, change: Change, pack_id: str, ref: str) -> None:
+    def _need_triggers(self, change: Change, pack_id: str, ref: str) -> Sequence[Trigger]:
         p = PACK.c
         where = (p.tenant == change.acting.tenant, p.pack_id == pack_id, p.generation.is_not(None))
         if change.one(sa.select(p.generation).where(*where)) is None:
@@ -104,6 +114,8 @@ class Routes(Desk):
         if ref != ANY_REF and revision is not None and ref not in revision.pack.triggers:
             refs = ", ".join(sorted(revision.pack.triggers)) or "none"
             raise NotFound("ref", f"{ref!r} is no trigger of {pack_id}", f"its triggers: {refs}; or *")
+        declared = () if revision is None else revision.pack.triggers.values()
+        return [trigger for trigger in declared if ref in (ANY_REF, trigger.ref)]
 
     @staticmethod
     def _equal_route(change: Change, row: dict[str, Any]) -> Any:

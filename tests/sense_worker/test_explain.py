@@ -15,6 +15,7 @@ from sense_worker.explain import PASSED, explain
 from sense_worker.intake.stream import StreamEntry
 from sense_worker.storage import tables
 from sense_worker.storage.states import State
+from sense_worker.ways_out import Wanted, way_out
 from sense_worker.wire import stream_of
 from tests.intake_bench import IntakeBench
 from tests.provision import POLICY, SURFACE
@@ -299,3 +300,26 @@ def test_a_refused_event_is_told_by_the_id_its_publisher_has(bench):
     for about, who in ((event, "ben"), (event_id("t-red", "ana", "mail", "f").hex(), None)):
         with pytest.raises(NotFound):
             explain(bench.database, "t-red", about, who)
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("denied: privacy.land personal", "a route of ana's own: personal data goes to nobody else"),
+        ("denied: sink outside the project", "--audience project:apollo` and a route to it"),
+        ("denied: privacy.land local requires a workspace sink", "`sink add NAME jsonl --option workspace:=true "),
+        ("denied: missing sense.enable", "`grant add ben sense.enable --pack mail --key new_item`, then `deliveries"),
+        ("sink missing", "`sink add hook KIND`"),
+        ("sink paused", "`sink resume hook`"),
+        ("sink disabled: answered 410", "when the receiver takes events again: `sink resume hook`"),
+        ("sink cannot be opened: options.url: …", "mend it where the worker runs, in its settings and packages"),
+        ("answered 503", None),
+        (None, None),
+    ],
+)
+def test_what_to_do_about_a_reason(reason, told):
+    """One line for each reason that somebody can end, with the names to use; nothing for what ends by itself."""
+    found = way_out(reason, Wanted("ana", "ben", "mail", "new_item", "hook", "apollo"))
+
+    assert (told is None) == (found is None)
+    assert (told or "") in (found or "")

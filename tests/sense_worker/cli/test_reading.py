@@ -128,6 +128,7 @@ def test_explain_an_event(ledger):
         "  ended at     require_capability: denied: missing sense.enable [§9.7.sense]",
         "  not reached  deliver",
         "  recorded     audit",
+        "  what to do   `grant add ana sense.enable --pack mail --key new_item`, then `deliveries replay`",
         "  pack digest  d1",
         "",
         "entry 2-0 of sense:default:events",
@@ -166,7 +167,7 @@ def test_what_waits_is_told_with_its_next_try():
     """A retrying delivery: the reason, when it is tried next, and the attempts before."""
     attempt = {"attempt": 1, "state": "retrying", "step": "deliver", "reason": "disk full", "by": "drain", "at": "x"}
     route = {
-        **dict.fromkeys(("clause", "grant_id", "digest")),
+        **dict.fromkeys(("clause", "grant_id", "digest", "way_out")),
         "owner": "ana",
         "sink": "log",
         "state": "retrying",

@@ -134,3 +134,19 @@ def test_deliveries_are_replayed(ledger):
         2,
         "error: replay: nothing, or two things, to replay (give delivery ids, or a route or sink)\n",
     )
+
+
+def test_a_route_whose_events_would_be_denied_is_warned_of(mail):
+    """On standard error, with the way out; in JSON as a field; the route is made all the same."""
+    mail.json("sink", "add", "log", "jsonl", "--option", f"path={mail.home}/log.jsonl")
+
+    done = mail("route", "add", "mail", "new_item", "log")
+
+    assert done.code == 0
+    assert done.err == (
+        "warning: sink 'log' will get no event of new_item: each is denied: privacy.land personal (a sink's audience "
+        "cannot be changed: `sink add NAME KIND --audience principal:operator` and a route to it, or to an inbox)\n"
+    )
+    assert "warnings" not in done.out
+    told = mail.json("route", "add", "mail", "new_item", "log")["warnings"]
+    assert done.err == f"warning: {told[0]}\n"

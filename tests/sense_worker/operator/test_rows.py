@@ -316,6 +316,48 @@ def test_a_route_needs_what_it_names(world):
     assert world.count(ROUTE) == 0
 
 
+@pytest.mark.spec("4.3.personal")
+@pytest.mark.parametrize(
+    ("sink", "audience", "ref", "told"),
+    [
+        ("jsonl", "tenant", "new_item", "new_item: each is denied: privacy.land personal"),
+        ("jsonl", "principal:operator", "new_item", "--audience principal:ana` and a route to it, or to an inbox)"),
+        ("jsonl", "principal:ana", "new_item", None),
+        ("workspace", "tenant", "*", "shared_item: each is denied: sink outside the project"),
+        ("inbox", "tenant", "new_item", None),
+        ("inbox", "tenant", "shared_item", None),
+        ("jsonl", "tenant", "shared_item", "--audience project:NAME` and a route to it)"),
+        ("jsonl", "project:apollo", "shared_item", None),
+        ("jsonl", "principal:ana", "shared_item", None),
+        ("webhook", "tenant", "new_item", None),
+    ],
+)
+def test_a_route_whose_every_event_would_be_denied_says_so(world, ana, sink, audience, ref, told):
+    """Told when it is added, with the way out, and when it is added again; a sink that is not known here is left."""
+    operator = world.operator
+    operator.install_pack(world.pack())
+    operator.add_project("apollo")
+    options: dict[str, dict[str, object]] = {
+        "jsonl": {"path": str(world.settings.home / "log.jsonl")},
+        "workspace": {"workspace": True},
+    }
+    if sink == "webhook":
+        row = {"tenant": "t-red", "name": "to", "kind": "telegraph", "audience": "tenant", "created_at": 1}
+        world.put(SINK, **row, options=operator.seal("{}"))
+    else:
+        operator.add_sink("to", sink.replace("workspace", "jsonl"), options=options.get(sink), audience=audience)
+
+    made = [operator.add_route("mail", ref, "to", owner="ana") for _ in range(2)]
+
+    assert made[0] == made[1]
+    if told is None:
+        assert made[0].warnings == ()
+    else:
+        assert told in made[0].warnings[0]
+        assert made[0].warnings[0].startswith("sink 'to' will get no event of ")
+    assert [one.warnings for one in operator.list_routes()] == [()]
+
+
 def test_removing_a_route_cancels_what_waits_for_it(world, ana):
     """What is not final is cancelled with the reason; what is settled, in a sink's hands or another route's stays."""
     world.operator.install_pack(world.pack())
