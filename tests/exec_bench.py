@@ -96,12 +96,13 @@ class ExecBench:
         self.redis = client
         self.vault = Vault.load(self.settings)
         self.rows = Rows(database, self.vault)
-        self.rows.principal("ana")
-        self.rows.pack({**SURFACE, "adapter": "wrap", "verbs": VERBS}, {**POLICY, "verbs": ENTRIES})
-        self.rows.activation("a-ana", "ana")
-        self.held = self.hold("ses-ana")
-        for capability in ("verb.exec.read", "verb.exec.write"):
-            self.grant("ana", capability)
+        with self.rows.together():
+            self.rows.principal("ana")
+            self.rows.pack({**SURFACE, "adapter": "wrap", "verbs": VERBS}, {**POLICY, "verbs": ENTRIES})
+            self.rows.activation("a-ana", "ana")
+            self.held = self.hold("ses-ana")
+            for capability in ("verb.exec.read", "verb.exec.write"):
+                self.grant("ana", capability)
         self.ports = build_ports(self.settings)
         self.relaxed = Database(self.settings.requests_url, durable=False)
         self.tool = Tool()

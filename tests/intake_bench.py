@@ -38,9 +38,10 @@ class IntakeBench:
         self.database = database
         self.vault = Vault.load(self.settings)
         self.rows = Rows(database, self.vault)
-        self.rows.principal("ana")
-        self.rows.pack()
-        self.secrets = {"a-ana": self.rows.activation("a-ana", "ana")}
+        with self.rows.together():
+            self.rows.principal("ana")
+            self.rows.pack()
+            self.secrets = {"a-ana": self.rows.activation("a-ana", "ana")}
         self.ports = build_ports(self.settings, registry)
         self.recorder = Recorder(self.ports)
         self._numbers = count(1)
@@ -51,8 +52,9 @@ class IntakeBench:
 
     def granted(self, ref: str = "new_item", sink: str = "inbox") -> str:
         """Give ana the grant and a route; returns the route's id."""
-        self.rows.grant("ana", ref)
-        return self.rows.route("ana", ref, sink)
+        with self.rows.together():
+            self.rows.grant("ana", ref)
+            return self.rows.route("ana", ref, sink)
 
     def entry(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import insert, update
@@ -13,7 +14,10 @@ from sense_worker.storage import tables
 from sense_worker.storage.authority import bump_authority
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
     from sense_worker.storage.engine import Database
     from sense_worker.vault import Vault
@@ -63,22 +67,48 @@ class Rows:
         self.database = database
         self.vault = vault
         self.tenant = tenant
+        self._together: Connection | None = None
         with database.write() as connection:
             connection.execute(insert(tables.Tenant).values(id=tenant, authority_version=1, created_at=1))
-        self.sink("inbox", "inbox")
+            self._together = connection
+            self.sink("inbox", "inbox")
+        self._together = None
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Make the changes within it one transaction with one bump, for a world that is made before anybody looks.
+
+        Each by itself takes 4 ms, and thousands of tests begin with ten of them.
+        """
+        if self._together is not None:
+            yield
+            return
+        with self._changing() as connection:
+            self._together = connection
+            try:
+                yield
+            finally:
+                self._together = None
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        if self._together is not None:
+            yield self._together
+            return
+        with self.database.write() as connection:
+            yield connection
+            bump_authority(connection, self.tenant)
 
     def put(self, table: type[Any], **values: Any) -> None:
         """Insert one row and bump the tenant's version."""
-        with self.database.write() as connection:
-            connection.execute(insert(table).values(tenant=self.tenant, **values))
-            bump_authority(connection, self.tenant)
+        with self._changing() as connection:
+            connection.execute(insert(table.__table__).values(tenant=self.tenant, **values))
 
     def change(self, table: type[Any], key: dict[str, Any], **values: Any) -> None:
         """Change the rows of this tenant that have `key`, and bump."""
-        with self.database.write() as connection:
+        with self._changing() as connection:
             where = [getattr(table, name) == value for name, value in key.items()]
             connection.execute(update(table).where(table.tenant == self.tenant, *where).values(**values))
-            bump_authority(connection, self.tenant)
 
     def principal(self, name: str, *, operator: bool = False) -> str:
         """Add a principal with a session `ses-<name>` (in another tenant than t-red: `ses-<tenant>-<name>`)."""
@@ -131,7 +161,7 @@ class Rows:
         """Install the pack, or a next generation of it; `bins` are the allowed binaries."""
         raw = json.dumps(surface or SURFACE).encode(), json.dumps(policy or POLICY).encode(), b"# Mail\n"
         pack = read_pack(*raw)
-        with self.database.write() as connection:
+        with self._changing() as connection:
             before = connection.execute(
                 update(tables.PackRow)
                 .where(tables.PackRow.tenant == self.tenant, tables.PackRow.pack_id == pack.pack_id)
@@ -157,7 +187,6 @@ class Rows:
                     installed_at=1,
                 )
             )
-            bump_authority(connection, self.tenant)
 
     def grant(self, principal: str, ref: str = "new_item", *, project: str | None = None) -> str:
         """Grant sense.enable for one ref; returns the grant's id."""

@@ -79,9 +79,10 @@ class World:
         for one in each_database(self.settings):
             migrate(one)
         self.rows = Rows(database, Vault.load(self.settings))
-        self.rows.principal("ana")
-        self.rows.pack()
-        self.secret = self.rows.activation("a-ana", "ana")
+        with self.rows.together():
+            self.rows.principal("ana")
+            self.rows.pack()
+            self.secret = self.rows.activation("a-ana", "ana")
         self.workers: list[Worker] = []
         self.publishers: list[Publisher] = []
 

@@ -80,9 +80,10 @@ def bench(tmp_path: Path, database: Database, kind: str) -> Iterator[IntakeBench
     registry.register(Remote)
     registry.register(Together)
     bench = IntakeBench(tmp_path, database, registry, SENSE_RETRY_SCHEDULE_S="5,300", SENSE_RETRY_JITTER="0")
-    bench.rows.sink("remote", kind, audience="principal:ana")
-    bench.rows.grant("ana")
-    bench.rows.route("ana", sink="remote")
+    with bench.rows.together():
+        bench.rows.sink("remote", kind, audience="principal:ana")
+        bench.rows.grant("ana")
+        bench.rows.route("ana", sink="remote")
     yield bench
     bench.close()
 

@@ -37,9 +37,10 @@ def three_routes_a_transaction(monkeypatch):
 @pytest.fixture
 def entry(bench: IntakeBench) -> StreamEntry:
     """Ana's event, which eight of her routes want."""
-    bench.rows.grant("ana")
-    for route in ROUTES:
-        bench.rows.route("ana", id=route)
+    with bench.rows.together():
+        bench.rows.grant("ana")
+        for route in ROUTES:
+            bench.rows.route("ana", id=route)
     return bench.entry(message_id="m")
 
 
