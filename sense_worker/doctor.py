@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,10 @@ from sense_worker.hubs.places import desktop_keyring
 from sense_worker.server import find_program, server_facts
 from sense_worker.storage.engine import Database
 from sense_worker.storage.migrate import check_schema
-from sense_worker.storage.schema import PACK, REVISION
+from sense_worker.storage.schema import PACK, REVISION, SINK
 from sense_worker.up_file import discover_redis_url
 from sense_worker.vault import Vault
+from sinks.extras import EXTRAS
 from sinks.registry import Registry
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ def examine(settings: Settings) -> Diagnosis:
         *_safely("sandbox", _walls),
         *_safely("packs", look.packs),
         *_safely("sink plugins", look.plugins),
+        *_safely("sinks", look.sinks),
     ]
     look.close()
     return Diagnosis(all(one.state != MISSING for one in findings), tuple(findings))
@@ -93,6 +96,7 @@ class _Look:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._opened: Database | None = None
+        self._kinds: Registry | None = None
 
     def keys(self) -> Iterator[Examined]:
         Vault.load(self._settings)
@@ -147,16 +151,34 @@ class _Look:
     def plugins(self) -> Iterator[Examined]:
         """Tell of the installed sink plugins, each tried anew; what is found is not kept."""
         shipped = Registry().kinds()
-        kinds = Registry.load(sink_host(self._settings))
+        kinds = self._registry()
         for fault in kinds.faults:
             yield Examined(f"sink plugin {fault.entry_point or '?'}", MISSING, f"{fault.package}: {fault.reason}")
         for kind in kinds.kinds():
             if kind not in shipped:
                 yield Examined(f"sink plugin {kind}", OK, "loads")
+        for kind, extra in EXTRAS.items():
+            lack = extra.lack()
+            yield Examined(f"sink kind {kind}", OK if lack is None else NOTE, lack or f"{extra.package} is there")
+
+    def sinks(self) -> Iterator[Examined]:
+        """Tell of the sinks that a worker with these settings and packages could not use."""
+        kinds, vault = self._registry(), Vault.load(self._settings)
+        with self._connect().read() as connection:
+            rows = list(connection.execute(sa.select(SINK).order_by(SINK.c.tenant, SINK.c.name)))
+        for row in rows:
+            fault = kinds.fault(row.kind, json.loads(vault.open(row.options)))
+            if fault is not None:
+                yield Examined(f"sink {row.tenant}/{row.name}", NOTE, fault)
 
     def close(self) -> None:
         if self._opened is not None:
             self._opened.dispose()
+
+    def _registry(self) -> Registry:
+        if self._kinds is None:
+            self._kinds = Registry.load(sink_host(self._settings))
+        return self._kinds
 
     def _connect(self) -> Database:
         if self._opened is None:

@@ -7,7 +7,6 @@ address has a ledger row for each, and nothing to remember.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import threading
@@ -20,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from runtime_core.egress import Egress, NotReached
 from runtime_core.errors import UsageError
+from sinks.extras import EXTRAS
 from sinks.notify_process import NoAnswer, NotifyProcess
 from sinks.notify_text import checked, filled, one_line, paragraphs
 from sinks.one_by_one import OneByOne
@@ -118,7 +118,12 @@ class Notify(OneByOne):
                 raise UsageError(place, f"{schema} is not reached: {reason}") from None
 
     def probe(self) -> None:
-        """Ask Apprise for what it takes each address; connects to nothing. Raises UsageError where it is none."""
+        """Ask Apprise for what it takes each address; connects to nothing. Raises UsageError where it is none.
+
+        Without Apprise there is nobody to ask; a worker may have it.
+        """
+        if EXTRAS["notify"].lack() is not None:
+            return
         self.open()
         try:
             self._ready(time.monotonic() + CALL_S)
@@ -132,7 +137,7 @@ class Notify(OneByOne):
 
     def open(self) -> None:
         """Start Apprise's process, which is ready 2 s later; raises UsageError where Apprise is not installed."""
-        if importlib.util.find_spec("apprise") is None:
+        if EXTRAS["notify"].lack() is not None:
             raise UsageError("sink kind notify", "needs Apprise", "pip install 'sense-worker[notify]'")
         self._start()
 

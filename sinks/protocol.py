@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SINK_CONTRACT = 1
 LANDS = ("personal", "brain", "local")
 NETWORKS_SETTING = "SENSE_SINK_NETWORKS"
+SERVICES_SETTING = "SENSE_NOTIFY_SERVICES"
 """Where the host's operator names the internal address ranges that sinks may reach."""
 
 

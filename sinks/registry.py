@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runtime_core.errors import UsageError
 from sinks.console import Console
 from sinks.declared import Misdeclared, check
+from sinks.extras import EXTRAS
 from sinks.guarded import Guard, unmarked
 from sinks.inbox import Inbox
 from sinks.jsonl import Jsonl
@@ -17,7 +18,7 @@ from sinks.notify import Notify
 from sinks.optional import KeyedSink, ProbedSink, Renewed
 from sinks.options import MASK, secret_names, shown, validated
 from sinks.plugins import Fault, load_plugins
-from sinks.protocol import NOTHING_ALLOWED, HostedSink
+from sinks.protocol import NETWORKS_SETTING, NOTHING_ALLOWED, SERVICES_SETTING, HostedSink
 from sinks.raised import kept, origin
 from sinks.redis_stream import RedisStream
 from sinks.webhook import Webhook
@@ -172,11 +173,25 @@ class Registry:
         return dict.fromkeys(options, MASK)
 
     def fault(self, kind: str, options: Mapping[str, object]) -> str | None:
-        """Return why no sink of this kind with these options can be built in this process; None where one can."""
+        """Return why no sink of this kind with these options can be used in this process; None where one can."""
         try:
             self.build(kind, kind, options)
         except UsageError as error:
             return str(error)
+        extra = EXTRAS.get(kind)
+        return None if extra is None else extra.lack()
+
+    def note(self, kind: str, options: Mapping[str, object]) -> str | None:
+        """Return a line where such a sink, which can be used here, is allowed by this process's settings alone."""
+        sink = self._kinds.get(kind)
+        if sink not in BUILT_IN:
+            return None
+        built = sink(kind, validated(sink, options))
+        try:
+            if isinstance(built, HostedSink):
+                built.admit(NOTHING_ALLOWED)
+        except UsageError:
+            return f"allowed by this shell's {NETWORKS_SETTING} or {SERVICES_SETTING}: a worker needs the same setting"
         return None
 
     def traits(self, kind: str, options: Mapping[str, object]) -> Traits | str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,9 +12,15 @@ from sense_worker.cli.activations import ending
 from sense_worker.cli.failures import FAILED
 from sense_worker.cli.values import Json, Option, OptionsJson, Overlap, SinkName, example, options, overlap
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sense_worker.operator.views import SinkView
+
 app = typer.Typer(no_args_is_help=True, help="Where trigger events can go.")
 sink_new.register(app)
 
+_TOLD_BELOW = ("fault", "note")
 _KINDS = "inbox, webhook, redis_stream, notify, jsonl, console, memory, or a plugin's."
 
 
@@ -36,16 +42,23 @@ def add_sink(
         given = options(option or (), options_json, acting.masked_options(kind))
         row = acting.add_sink(name, kind, options=given, audience=audience)
     _print_with_secret(row, f"sink {name}", row.secret, as_json=json)
+    if not json:
+        _warn([row])
 
 
 @app.command("list", epilog=example("sink list"))
 def list_sinks(*, json: Json = False) -> None:
-    """List the sinks of the tenant, with what keeps a kind from being used here."""
+    """List the sinks of the tenant; FAULT is what keeps one from being used by this shell's settings and packages.
+
+    Workers may have others: what they hold and why is in `status`.
+    """
     with operator() as acting:
         rows = acting.list_sinks()
     columns = {"SINK": "name", "KIND": "kind", "AUDIENCE": "audience", "PAUSED": "paused_at", "DISABLED": "disabled_at"}
     columns |= {"FAULT": "fault"} if any(row.fault for row in rows) else {}
     render.print_table(rows, columns, as_json=json, empty="no sinks")
+    if not json:
+        _warn(row for row in rows if not row.fault)
 
 
 @app.command("show", epilog=example("sink show ana-hook"))
@@ -62,7 +75,9 @@ def set_sink(name: SinkName, *, option: Option = None, options_json: OptionsJson
     with operator() as acting:
         secrets = acting.masked_options(acting.show_sink(name).kind)
         row = acting.set_sink(name, options(option or (), options_json, secrets))
-    render.print_row(row, f"set {name}", as_json=json)
+    render.print_row(row, f"set {name}", as_json=json, hide=_TOLD_BELOW)
+    if not json:
+        _warn([row])
 
 
 @app.command("rotate", epilog=example("sink rotate ana-hook --overlap 12h"))
@@ -77,10 +92,12 @@ def rotate_sink(name: SinkName, *, keep: Overlap = None, json: Json = False) -> 
 
 @app.command("test", epilog=example("sink test ana-hook"))
 def try_sink(name: SinkName, *, json: Json = False) -> None:
-    """Send one made-up delivery the way all of them go, and say what came of it; exit 1 where it did not arrive."""
+    """Send one made-up delivery by this shell's settings and say what came of it; exit 1 where it did not arrive."""
     with operator() as acting:
         row = acting.test_sink(name)
-    render.print_row(row, f"{name}: {row.outcome}", as_json=json)
+    render.print_row(row, f"{name}: {row.outcome}", as_json=json, hide=("note",))
+    if row.note and not json:
+        render.warn(f"{name}: {row.note}")
     if row.outcome != "delivered":
         raise typer.Exit(FAILED)
 
@@ -90,7 +107,7 @@ def pause_sink(name: SinkName, *, json: Json = False) -> None:
     """Pause a sink: its deliveries are held, not lost and not denied."""
     with operator() as acting:
         row = acting.pause_sink(name)
-    render.print_row(row, f"paused {name}", as_json=json)
+    render.print_row(row, f"paused {name}", as_json=json, hide=_TOLD_BELOW)
 
 
 @app.command("resume", epilog=example("sink resume ana-log"))
@@ -98,7 +115,7 @@ def resume_sink(name: SinkName, *, json: Json = False) -> None:
     """Resume a paused or disabled sink; held deliveries are attempted, authorized anew."""
     with operator() as acting:
         row = acting.resume_sink(name)
-    render.print_row(row, f"resumed {name}", as_json=json)
+    render.print_row(row, f"resumed {name}", as_json=json, hide=_TOLD_BELOW)
 
 
 @app.command("remove", epilog=example("sink remove ana-log"))
@@ -106,12 +123,21 @@ def remove_sink(name: SinkName, *, json: Json = False) -> None:
     """Remove a sink that no route names; its unfinished deliveries are held until one of that name exists again."""
     with operator() as acting:
         row = acting.remove_sink(name)
-    render.print_row(row, f"removed {name}", as_json=json)
+    render.print_row(row, f"removed {name}", as_json=json, hide=_TOLD_BELOW)
+
+
+def _warn(rows: Iterable[SinkView]) -> None:
+    """Print what is to be known of sinks as they are seen from here: their faults, and what allows them."""
+    for row in rows:
+        if row.fault:
+            render.warn(f"{row.name}: {row.fault}; a worker that lacks it too holds what is for this sink")
+        elif row.note:
+            render.warn(f"{row.name}: {row.note}")
 
 
 def _print_with_secret(row: Any, headline: str, secret: str | None, *, as_json: bool) -> None:
     """Print a row, and a secret that nobody can ask for again."""
     told = {} if secret is None else {"secret": secret}
-    render.print_row({**render.plain(row), **told}, headline, as_json=as_json)
+    render.print_row({**render.plain(row), **told}, headline, as_json=as_json, hide=_TOLD_BELOW)
     if told and not as_json:
         render.warn("the secret is shown this once: give it to the receiver now")

@@ -47,7 +47,8 @@ class SinkTrials(Desk):
             )
         made_up = _made_up(change.acting, change.now, opened.traits.lands)
         (outcome,) = call_sink(opened.sink, [made_up])
-        return SinkTrial(name, row.kind, *_told(outcome), round(time.monotonic() - begun, 3))
+        note = self._registry.note(row.kind, json.loads(self._vault.open(row.options)))
+        return SinkTrial(name, row.kind, *_told(outcome), round(time.monotonic() - begun, 3), note)
 
 
 def _made_up(acting: Acting, now: int, lands: Sequence[str]) -> Delivery:

@@ -187,4 +187,5 @@ class Sinks(Desk):
         options = self._options(row)
         moments = (row.created_at, row.paused_at, row.disabled_at, row.disabled_reason)
         fault = self._registry.fault(row.kind, options)
-        return SinkView(row.name, row.kind, audience, tuple(sorted(options)), *moments, fault)
+        note = None if fault else self._registry.note(row.kind, options)
+        return SinkView(row.name, row.kind, audience, tuple(sorted(options)), *moments, fault, note)

@@ -92,6 +92,8 @@ class SinkView:
     disabled_reason: str | None
     fault: str | None = None
     """Why its kind or its options cannot be used where this was asked; workers may have other plugins."""
+    note: str | None = None
+    """That only the settings of where this was asked allow it; workers may have others."""
     secret: str | None = field(default=None, repr=False)
     """What it signs with, where this call made it: it is told this once."""
 
@@ -133,6 +135,8 @@ class SinkTrial:
     reason: str | None
     """Why not, or its receipt."""
     seconds: float
+    note: str | None = None
+    """That only the settings of where this was asked allow it; workers may have others."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,13 +147,14 @@ def test_options_are_checked(options, reason):
 
 @pytest.mark.case("C52")
 def test_without_apprise_the_kind_is_there_and_says_what_it_wants(monkeypatch, processes):
-    """Its options are checked all the same; opening it, or trying it out, names the extra."""
+    """Its options are checked all the same, and it may be added; opening names the extra."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    sink = built(urls=TWO)
-    for call in (sink.open, lambda: Registry(SERVICES).try_out("notify", "people", {"urls": TWO})):
-        with pytest.raises(UsageError) as caught:
-            call()
-        assert str(caught.value) == "sink kind notify: needs Apprise (pip install 'sense-worker[notify]')"
+    lacks = "sink kind notify: needs Apprise (pip install 'sense-worker[notify]')"
+    Registry(SERVICES).try_out("notify", "people", {"urls": TWO})
+    assert Registry(SERVICES).fault("notify", {"urls": TWO}) == lacks
+    with pytest.raises(UsageError) as caught:
+        built(urls=TWO).open()
+    assert str(caught.value) == lacks
     assert processes.made == []
 
 

@@ -38,7 +38,9 @@ def test_a_home_that_is_not_there_exits_1_and_stays_so(bare):
     """What is needed and missing is told with its way out; nothing is made."""
     found = states(bare, 1)
 
-    assert [name for name, (state, _) in found.items() if state == "missing"] == ["keys", "database", "audit", "packs"]
+    assert [name for name, (state, _) in found.items() if state == "missing"] == [
+        *("keys", "database", "audit", "packs", "sinks")
+    ]
     assert "run `sense-worker init`" in found["keys"][1]
     assert not bare.home.exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import json
 import sys
@@ -94,6 +95,36 @@ class TestAdding:
         assert (done.code, done.out, "MARK" in done.err, done.err.count("\n")) == (2, "", False, 1)
         assert done.err.startswith("error: options.url: its address is internal; ")
         assert "SENSE_SINK_NETWORKS=10.0.0.0/8" in done.err
+
+    def test_an_extra_that_is_missing_is_told_at_once(self, cli, monkeypatch):
+        """The row is made, for a worker may have it; `sink add`, `sink list` and `doctor` say what to install."""
+        find_spec = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "aiohttp" else find_spec(name))
+        lack = "sink kind webhook: needs aiohttp (pip install 'sense-worker[webhook]')"
+        done = cli("sink", "add", "hook", "webhook", "--option", f"url={URL}", "--option", f"secret={SECRET}")
+        assert (done.code, done.err) == (
+            0,
+            f"warning: hook: {lack}; a worker that lacks it too holds what is for this sink\n",
+        )
+        assert cli.json("sink", "list")["items"][0]["fault"] == lack
+        found = {one["name"]: (one["state"], one["text"]) for one in cli.json("doctor")["findings"]}
+        assert (found["sink kind webhook"], found["sink default/hook"]) == (("note", lack), ("note", lack))
+        assert found["sink kind notify"] == ("ok", "Apprise is there")
+
+    def test_what_this_shell_alone_may_allow_is_said(self, hooked, monkeypatch):
+        """Added, listed and tried under SENSE_SINK_NETWORKS: a worker needs it too; without it there is a fault."""
+        told = (
+            "warning: hook: allowed by this shell's SENSE_SINK_NETWORKS or SENSE_NOTIFY_SERVICES: a worker needs the "
+        )
+        with Receiver() as receiver:
+            added = hooked("sink", "add", "hook", "webhook", "--option", f"url={receiver.url}")
+            tried = hooked("sink", "test", "hook")
+        assert (tried.code, tried.err.startswith(told), told in added.err) == (0, True, True)
+        listed = hooked("sink", "list")
+        assert (listed.err.startswith(told), "FAULT" in listed.out) == (True, False)
+        monkeypatch.delenv("SENSE_SINK_NETWORKS")
+        listed = hooked("sink", "list")
+        assert (listed.err, "options.url: its address is internal" in listed.out) == ("", True)
 
 
 class TestRotating:
