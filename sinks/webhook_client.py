@@ -132,12 +132,11 @@ class Client:
     async def _outcome(self, message: Message) -> Outcome:
         try:
             async with asyncio.timeout(self._limits.total_s):
-                answer = await self._exchange(message)
+                return self._judged(await self._exchange(message))
         except _StatusOnly as known:
             return self._judged(_Answer(known.status))
         except Exception as error:  # noqa: BLE001 - whatever goes wrong here concerns this delivery only
             return Retry(self._why(error))
-        return self._judged(answer)
 
     async def _exchange(self, message: Message) -> _Answer:
         try:
