@@ -1,4 +1,4 @@
-"""`pack lint|install|list|show|remove`."""
+"""`pack new|lint|install|list|show|remove`; the first is in `pack_new`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sense_worker.cli import render
+from sense_worker.cli import pack_new, render
 from sense_worker.cli.acting import operator
 from sense_worker.cli.failures import FAILED, MISUSED
 from sense_worker.cli.values import Json, example, pairs
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from runtime_core.errors import LintIssue
     from sense_worker.operator.views import PackView
 
-app = typer.Typer(no_args_is_help=True, help="Check, install and look at packs.")
+app = typer.Typer(no_args_is_help=True, help="Write, check, install and look at packs.")
+pack_new.register(app)
 
 PackPath = Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip, .tar, .tar.gz or .tgz.")]
 _COMMANDS = {"COMMAND": "verb_key", "OPERATION": "operation", "LAND": "land", "CONFIRM": "confirm"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import keyword
 from pathlib import Path
-from string import Template
 from typing import Annotated
 
 import typer
 
 from runtime_core.errors import UsageError
 from sense_worker.cli import render
+from sense_worker.cli.new_files import write_new
 from sense_worker.cli.sink_template import FILES
 from sense_worker.cli.values import Json, example
 
@@ -38,9 +38,7 @@ def new_sink(
         "module": f"sense_sink_{name}",
         "package": package,
     }
-    files = {Template(file).substitute(names): Template(text).substitute(names) for file, text in FILES.items()}
-    _write(folder, files)
-    row = {"kind": name, "package": package, "path": str(folder.absolute()), "files": sorted(files)}
+    row = {"kind": name, "package": package, "path": str(folder.absolute()), "files": write_new(folder, FILES, names)}
     render.print_row(row, f"package {package} in {folder}", as_json=json, hide=("files", "package", "kind"))
     if not json:
         render.print_lines([f"Next: pip install -e '{folder}[test]', then `pytest {folder}`; see its README.md."])
@@ -55,17 +53,3 @@ def _check(name: str) -> None:
         raise UsageError("NAME", f"{name!r} is no name for a kind", "write small letters, digits and _, like `pager`")
     if name in {kind.kind for kind in BUILT_IN}:
         raise UsageError("NAME", f"kind {name!r} is built in", "choose another name")
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    """Write new files; raises UsageError where something is there already, or the folder cannot be written."""
-    try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError("--path", f"{folder} is there already, and nothing is overwritten", "name another folder")
-        for file, text in files.items():
-            place = folder / file
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with place.open("x", encoding="utf-8") as written:
-                written.write(text)
-    except OSError as error:
-        raise UsageError("--path", f"{folder}: {error.strerror}", "name a folder that can be written") from None

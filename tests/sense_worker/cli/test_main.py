@@ -41,7 +41,7 @@ LEAVES = dict(leaves(COMMAND))
 EXPECTED = """
     init up worker demo status health version publish explain activate activations rotate deactivate check schema
     exec connect disconnect availability doctor
-    pack-lint pack-install pack-list pack-show pack-remove
+    pack-new pack-lint pack-install pack-list pack-show pack-remove
     principal-add principal-list principal-disable principal-enable
     session-create session-list session-rotate session-revoke
     project-add project-add-member project-remove-member project-list
@@ -195,7 +195,7 @@ def test_a_group_without_a_command_prints_its_help(capsys):
     """`sense-worker pack` shows what there is, and is no success."""
     assert main.run(["pack"]) == 2
     shown = capsys.readouterr()
-    assert "Check, install and look at packs." in shown.out
+    assert "Write, check, install and look at packs." in shown.out
     assert shown.err == ""
 
 

@@ -229,3 +229,39 @@ def test_a_command_that_cannot_work_is_a_warning(tmp_path, capsys):
     assert main.run(["pack", "lint", path, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["clean"], [f"warning: mail: {one}" for one in told["warnings"]]) == (True, shown.err.splitlines())
+
+
+@pytest.mark.parametrize("name", ["lists", "a.b-c_d", "1", "1.5", "true", "null", "x" * 123])
+def test_a_new_pack_is_clean_and_holds_its_scenario(name, tmp_path, monkeypatch, capsys):
+    """Also under a name that YAML would read as something else."""
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["pack", "new", name, "--path", "made", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["pack_id"], told["path"]) == (name, str(tmp_path / "made"))
+    assert told["files"] == sorted(path.name for path in (tmp_path / "made").iterdir())
+
+    assert [main.run(["pack", "lint", "made"]), main.run(["check", "made/scenario.yaml"])] == [0, 0]
+    shown = capsys.readouterr()
+    assert (shown.out.splitlines()[0], shown.err) == (f"{name}: clean", "")
+
+
+@pytest.mark.parametrize("name", ["Lists", "", "-x", "a/b", "../x", "a b", "x" * 124])
+def test_a_new_pack_needs_a_name_that_is_an_id(name, tmp_path, monkeypatch, capsys):
+    """Nothing is written for another."""
+    monkeypatch.chdir(tmp_path)
+    assert main.run(["pack", "new", "--", name]) == 2
+    assert capsys.readouterr().err.startswith("error: NAME: ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_pack_overwrites_nothing(tmp_path, monkeypatch, capsys):
+    """A folder with anything in it is refused, an empty one is taken."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lists").mkdir()
+    assert main.run(["pack", "new", "lists"]) == 0
+    (tmp_path / "lists" / "policy.json").write_text("mine")
+    assert main.run(["pack", "new", "lists"]) == 2
+    assert capsys.readouterr().err == (
+        "error: --path: lists is there already, and nothing is overwritten (name another folder)\n"
+    )
+    assert (tmp_path / "lists" / "policy.json").read_text() == "mine"
