@@ -20,6 +20,8 @@ DOCUMENTS = (
     "docs/routes.md",
     "docs/wire.md",
     "docs/scenarios.md",
+    "docs/profile.md",
+    "docs/write-a-pack.md",
     "CONTRIBUTING.md",
 )
 KNOWN_SETTINGS = {f"SENSE_{field.upper()}" for field in Settings.model_fields if field != "home"}
