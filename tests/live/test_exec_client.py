@@ -129,23 +129,21 @@ def test_cancel_before_the_start_and_of_a_running_read(world):
     """What waits is cancelled and never runs, a running read is killed, a running write only by force."""
     world.commands(SENSE_EXEC_WIDTH="1")
     with world.runtime() as client:
-        running = client.submit("tool", "tool.wait")
-        until(lambda: world.runs() == ["wait"])
-        waiting = client.submit("tool", "tool.put")
+        running, write = (client.submit("tool", f"tool.{verb}") for verb in ("wait", "hold"))
+        until(lambda: sorted(world.runs()) == ["hold", "wait"])
+        waiting = client.submit("tool", "tool.put")  # behind the write: one runs at a time
         until(lambda: waiting.status() == "accepted")
         waiting.cancel()
         cancelled = waiting.result()
         assert cancelled == ResultEnvelope(False, "tool", "tool.put", None, CANCELLED)
         running.cancel()
         assert running.result().error == CANCELLED
-        write = client.submit("tool", "tool.hold")
-        until(lambda: world.runs() == ["wait", "hold"])
         write.cancel()
         with pytest.raises(ExecTimeout):
             write.result(wait_s=1)
         write.cancel(force=True)
         assert not write.result().ok
-    assert world.runs() == ["wait", "hold"]
+    assert sorted(world.runs()) == ["hold", "wait"]
 
 
 @pytest.mark.long
