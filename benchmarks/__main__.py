@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import cpu, execute, policy, webhook
+from benchmarks import check, cpu, execute, policy, webhook
 from benchmarks.world import World, wait_until
 from sense_worker.storage.rows import Rows
 
@@ -46,6 +46,7 @@ def main() -> None:
         "--exec", action="store_true", help="only the round trip of a command, some two minutes a database"
     )
     parser.add_argument("--webhook", action="store_true", help="only deliveries to a webhook, some minutes a database")
+    parser.add_argument("--check", action="store_true", help="only `sense-worker check` with 1,000 cases")
     parser.add_argument("--deliveries", type=int, default=3_000, help="deliveries per round of --webhook")
     parser.add_argument("--calls", type=int, default=800, help="calls per round of --exec (default 800)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON only")
@@ -64,6 +65,8 @@ def main() -> None:
         for database in databases:
             say(f"{database}: deliveries to a webhook")
             result["webhook"][database] = webhook.run(database, wanted.rounds, wanted.deliveries)
+    elif wanted.check:
+        result["check"] = check.run(wanted.rounds)
     else:
         result["policy"] = policy.run()
         for database in () if wanted.policy else databases:
@@ -71,7 +74,7 @@ def main() -> None:
     result["seconds"] = round(time.time() - begun)
     print(json.dumps(result, indent=2) if wanted.json else told(result))
     if wanted.keep:
-        part = next((name for name in ("exec", "webhook") if name in result), "bench")
+        part = next((name for name in ("exec", "webhook", "check") if name in result), "bench")
         place = RESULTS.with_name(f"{part}.json")
         place.write_text(json.dumps(result, indent=2) + "\n")
 
@@ -182,6 +185,8 @@ def told(result: dict[str, Any]) -> str:
         return "\n".join([result["machine"], *_exec(result["exec"]), f"took {result['seconds']} s"])
     if "webhook" in result:
         return "\n".join([result["machine"], *webhook.told(result["webhook"]), f"took {result['seconds']} s"])
+    if "check" in result:
+        return "\n".join([result["machine"], *check.told(result["check"])])
     lines = [result["machine"], *_policy(result["policy"]), ""]
     if "sqlite" not in result and "postgresql" not in result:
         return "\n".join(lines)
