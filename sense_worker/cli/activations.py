@@ -41,7 +41,7 @@ def list_activations(*, json: Json = False) -> None:
     with operator() as acting:
         rows = acting.list_activations()
     columns = {"ACTIVATION": "id", "PRINCIPAL": "principal", "PACK": "pack_id", "PROJECT": "project"}
-    columns |= {"WORKSPACE": "workspace", "SESSION": "session_id", "IT": "session"}
+    columns |= {"WORKSPACE": "workspace", "SESSION": "session_id", "IT": "session", "FILE": "file"}
     render.print_table(rows, columns, as_json=json, empty="no activations; `sense-worker activate PACK`")
 
 

@@ -49,7 +49,11 @@ def add(
         row = acting.add_grant(
             principal_id, capability, pack=pack, keys=key or None, project=project, expires_in_s=seconds
         )
-    render.print_row(row, f"granted {capability} to {principal_id}", as_json=json, worded=_WORDED)
+    below = ("revoked_at", "warnings")
+    render.print_row(row, f"granted {capability} to {principal_id}", as_json=json, worded=_WORDED, hide=below)
+    if not json:
+        for warning in row.warnings:
+            render.warn(warning)
 
 
 @app.command(epilog=example("grant revoke grt_0123456789abcdef"))
@@ -57,7 +61,7 @@ def revoke(grant_id: Annotated[str, typer.Argument(metavar="GRANT")], *, json: J
     """Revoke a grant: no attempt claimed from now on passes by it, first tries and retries alike."""
     with operator() as acting:
         row = acting.revoke_grant(grant_id)
-    render.print_row(row, f"revoked {grant_id}", as_json=json, worded=_WORDED)
+    render.print_row(row, f"revoked {grant_id}", as_json=json, worded=_WORDED, hide=("warnings",))
 
 
 @app.command("list", epilog=example("grant list --principal ana"))

@@ -30,18 +30,19 @@ def register(app: typer.Typer, *, panel: str) -> None:
     app.command(rich_help_panel=panel, epilog=example(call))(explain)
 
 
-@deliveries.command("list", epilog=example("deliveries list --state denied --limit 20"))
+@deliveries.command("list", epilog=example("deliveries list --sink hook --state held"))
 def list_deliveries(
     *,
     state: Annotated[str | None, typer.Option("--state", help=_STATES)] = None,
     event: Annotated[str | None, typer.Option("--event", metavar="EVENT_ID")] = None,
     route: Annotated[str | None, typer.Option("--route", metavar="ROUTE")] = None,
+    sink: Annotated[str | None, typer.Option("--sink", metavar="SINK")] = None,
     limit: Limit = 50,
     json: Json = False,
 ) -> None:
     """List deliveries, the newest first: one's own, an operator those of the tenant."""
     with operator() as acting:
-        rows = acting.list_deliveries(state=state, event=event, route=route, limit=limit)
+        rows = acting.list_deliveries(state=state, event=event, route=route, sink=sink, limit=limit)
     render.print_cards(rows, _delivery_head, _delivery_details, as_json=json, empty="no deliveries")
 
 

@@ -111,7 +111,12 @@ class Activations(Desk):
             query = query.where(a.tenant == acting.tenant, a.revoked_at.is_(None))
             if not acting.operator:
                 query = query.where(s.principal == acting.principal)
-            return [ActivationView(*row) for row in connection.execute(query.order_by(a.created_at.desc(), a.id))]
+            found = list(connection.execute(query.order_by(a.created_at.desc(), a.id)))
+        return [ActivationView(*row, self._file_here(row.id)) for row in found]
+
+    def _file_here(self, activation_id: str) -> str | None:
+        file = self._file(activation_id)
+        return str(file) if file.is_file() else None
 
     @staticmethod
     def _beside(row: Any) -> tuple[sa.ColumnElement[bool], ...]:

@@ -12,6 +12,7 @@ from runtime_core.audit import AuditRecord
 from runtime_core.errors import CONTROL_PLANE, REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from sense_worker.home import chain_name
 from sense_worker.operator.acting import authenticate, identify
+from sense_worker.operator.names import is_number
 from sense_worker.server import socket_path
 from sense_worker.settings import OVERLAP_LIMIT_S
 from sense_worker.storage.anchors import keep_anchor
@@ -175,7 +176,7 @@ class Desk:
     def _overlap_s(self, seconds: float | None) -> float:
         """Return for how long a secret that is replaced stays good (None: the setting); raises UsageError."""
         given = self.settings.rotate_overlap_s if seconds is None else seconds
-        if not 0 <= given <= OVERLAP_LIMIT_S:
+        if not is_number(given) or not 0 <= given <= OVERLAP_LIMIT_S:
             raise UsageError("overlap", "must be between 0 and 30 days", "such as 15m, or 0 to end the old secret now")
         return given
 

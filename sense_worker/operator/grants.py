@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -16,6 +17,8 @@ from sense_worker.storage.schema import GRANT
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from sense_worker.operator.desk import Change
 
 PROJECT_AXES = frozenset({Capability.VERB_EXEC_READ, Capability.VERB_EXEC_WRITE, Capability.SENSE_ENABLE})
 """Axes whose effects have a land, and so may belong to a project."""
@@ -37,7 +40,8 @@ class Grants(Desk):
         """Add a grant; an equal one that stands is returned as it is. `keys` None is all, empty matches nothing.
 
         Refused: a pattern, an unknown capability, an elevation without pack or end, a project for an axis without
-        land. Raises NotFound for an unknown principal or project.
+        land. Raises NotFound for an unknown principal or project. A pack or key that is not there may come: `warnings`
+        of the answer names it.
         """
         axis = capability_of(capability)
         pack_name(pack, any_pack=True)
@@ -62,11 +66,12 @@ class Grants(Desk):
                 "keys": wanted,
                 "project": project,
             }
+            warnings = self._warnings(change, axis, pack, wanted or ())
             equal = self._equal(change.connection, row)
             for there in equal:
                 if there.expires_at is None and expires_at is None:
                     change.nothing = True
-                    return there
+                    return replace(there, warnings=warnings)
             for there in equal:
                 if there.expires_at is not None and there.expires_at <= change.now:  # hosts grant again and again
                     change.run(sa.delete(GRANT).where(GRANT.c.id == there.id))
@@ -75,7 +80,7 @@ class Grants(Desk):
             change.run(sa.insert(GRANT).values(id=grant_id, **row, **facts))
             found = change.one(_COLUMNS.where(GRANT.c.id == grant_id))
             change.subject = _told(found)
-        return _view(found)
+        return replace(_view(found), warnings=warnings)
 
     ensure_grant = add_grant
 
@@ -104,7 +109,23 @@ class Grants(Desk):
                 raise NotFound("grant", f"there is no {grant_id!r}", "see `sense-worker grant list`")
             change.pack_id, change.project, change.subject = found.pack_id, found.project, _told(found)
             change.run(sa.delete(GRANT).where(*where))
-        return _view(found)
+        return replace(_view(found), revoked_at=change.now)
+
+    def _warnings(self, change: Change, axis: Capability, pack_id: str, keys: Sequence[str]) -> tuple[str, ...]:
+        """Return what a grant names that is not there: it allows nothing until it is."""
+        if pack_id == ANY_PACK or axis is Capability.PACK_INSTALL:
+            return ()
+        revision = self._source(change.connection).revision(change.acting.tenant, pack_id)
+        if revision is None:
+            return (f"pack {pack_id!r} is not installed; the grant allows nothing until it is",)
+        senses = axis is Capability.SENSE_ENABLE
+        there = sorted(revision.pack.triggers if senses else revision.pack.policy.verbs)
+        what = "trigger" if senses else "command"
+        return tuple(
+            f"{key!r} is no {what} of {pack_id}; its {what}s: {', '.join(there) or 'none'}"
+            for key in keys
+            if key not in there
+        )
 
     @staticmethod
     def _equal(connection: sa.Connection, row: dict[str, Any]) -> list[GrantView]:

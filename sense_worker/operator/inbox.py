@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from runtime_core.errors import NOT_A_MEMBER, REQUIRES_OPERATOR, Denied, NotFound, UsageError
 from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from sense_worker.operator.desk import Desk, know_principal, know_project
-from sense_worker.operator.names import lasting, row_limit, span_of
+from sense_worker.operator.names import is_whole, lasting, need_texts, row_limit, span_of
 from sense_worker.storage.inbox import take_in
 from sense_worker.storage.schema import MEMBERSHIP
 from sinks import inbox_moves as moves
@@ -107,6 +107,7 @@ class Inboxes(Desk):
         late is skipped. `before` pages back. Raises Denied, UsageError, and NotFound for a principal or project that
         is not there.
         """
+        need_texts(principal=principal, project=project, state=state, pack=pack, subject=subject)
         selection = Selection(_states(state), pack, subject, collapse, after, before, row_limit(limit))
         _check_cursor(after, before)
 
@@ -119,6 +120,7 @@ class Inboxes(Desk):
 
     def inbox_counts(self, *, principal: str | None = None, project: str | None = None) -> InboxCounts:
         """Count by state what `list_inbox` lists for the same principal and project. Raises like it."""
+        need_texts(principal=principal, project=project)
 
         def read(connection: sa.Connection, view: View) -> InboxCounts:
             counts = read_counts(connection, view)
@@ -171,6 +173,7 @@ class Inboxes(Desk):
 
         Call it again while it removes something. Nothing else ever removes an item.
         """
+        need_texts(state=state)
         states = _states(state)
         with self._change("inbox.prune", state) as change:
             before = change.now - span_of(older_than_s, "older-than")
@@ -254,13 +257,14 @@ def _end(now: int, for_s: float | None, until: datetime | None) -> int:
 
 def _check_cursor(after: int | None, before: int | None) -> None:
     for name, number in (("after", after), ("before", before)):
-        if number is not None and not 0 <= number <= LAST_NUMBER:
-            raise UsageError(name, f"{number} is no number of an item", "take one of `inbox list --json`")
+        if number is not None and not (is_whole(number) and 0 <= number <= LAST_NUMBER):
+            raise UsageError(name, f"{number!r} is no number of an item", "take one of `inbox list --json`")
     if after is not None and before is not None:
         raise UsageError("before", "is another direction than after", "give one of them")
 
 
 def _item_key(text: str) -> tuple[bytes, str | None]:
+    need_texts(item=text)
     event = parse_event_id(text)
     if event is not None:
         return event, None

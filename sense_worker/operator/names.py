@@ -80,16 +80,33 @@ def audience_of(text: str) -> tuple[str, str | None]:
     raise UsageError("audience", f"{text!r} is none", "tenant, principal:ID or project:ID")
 
 
+def is_whole(value: object) -> bool:
+    """Say whether a host gave a whole number: True is none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Say whether a host gave a number: True is none."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def need_texts(**named: object) -> None:
+    """Raise UsageError, at its name, for what a host gave that is neither a text nor None."""
+    for name, value in named.items():
+        if value is not None and not isinstance(value, str):
+            raise UsageError(name, f"{value!r} is no text", "give a text, or leave it out")
+
+
 def row_limit(limit: int) -> int:
     """Return how many rows an answer may have; raises UsageError."""
-    if not 0 < limit <= LIMIT:
-        raise UsageError("limit", f"{limit} is none", f"1 to {LIMIT}")
+    if not is_whole(limit) or not 0 < limit <= LIMIT:
+        raise UsageError("limit", f"{limit!r} is none", f"1 to {LIMIT}")
     return limit
 
 
 def span_of(seconds: float, what: str) -> int:
     """Return a span in microseconds; raises UsageError, at `what`, where it is none or longer than anybody lives."""
-    if not 0 < seconds <= HUNDRED_YEARS_S:
+    if not is_number(seconds) or not 0 < seconds <= HUNDRED_YEARS_S:
         raise UsageError(what, "must be between a moment and a hundred years", "such as 12h or 30d")
     return int(seconds * 1e6)
 

@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from runtime_core.errors import NotFound, UsageError, printable
 from runtime_core.event import delivery_id, parse_delivery_id, parse_event_id
 from sense_worker.explain import explain
-from sense_worker.operator.desk import Desk
-from sense_worker.operator.names import row_limit
+from sense_worker.operator.desk import Desk, know_sink
+from sense_worker.operator.names import need_texts, row_limit
 from sense_worker.operator.views import DeadView, DeliveryView, LaneView, Status
-from sense_worker.storage.lanes import split_lane
+from sense_worker.storage.lanes import lane_of, split_lane
 from sense_worker.storage.ledger import NEVER
 from sense_worker.storage.schema import ACTIVATION, DEAD_ENTRY, DELIVERY, EVENT, ROUTE, SESSION
 from sense_worker.storage.states import SETTLED, State
@@ -33,13 +33,21 @@ class Reading(Desk):
     """An operator reads the tenant's rows, anyone else their own."""
 
     def list_deliveries(
-        self, *, state: str | None = None, event: str | None = None, route: str | None = None, limit: int = 50
+        self,
+        *,
+        state: str | None = None,
+        event: str | None = None,
+        route: str | None = None,
+        sink: str | None = None,
+        limit: int = 50,
     ) -> list[DeliveryView]:
         """Return deliveries, the newest first.
 
-        Raises UsageError for a state that is none or an id that is none, NotFound for a route that is not there.
+        Raises UsageError for a state that is none or an id that is none, NotFound for a route or sink that is not there
+        and has none.
         """
         d = DELIVERY.c
+        need_texts(state=state, event=event, route=route, sink=sink)
         if state is not None and state not in set(State):
             raise UsageError("state", f"{state!r} is none", f"one of {', '.join(State)}")
         with self._reading() as (connection, acting):
@@ -52,10 +60,14 @@ class Reading(Desk):
                 query = query.where(d.event_id == _event_key(event))
             if route is not None:
                 query = query.where(d.route_id == route)
+            if sink is not None:
+                query = query.where(d.lane == lane_of(acting.tenant, sink))
             query = query.order_by(d.created_at.desc(), d.event_id, d.route_id).limit(row_limit(limit))
             found = [_delivery(row) for row in connection.execute(query)]
             if not found and route is not None:
                 _know_route(connection, acting, route)
+            if not found and sink is not None:
+                know_sink(connection, acting.tenant, sink)
             return found
 
     def show_delivery(self, about: str) -> DeliveryView:

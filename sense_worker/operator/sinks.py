@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runtime_core.errors import Conflict
+from runtime_core.errors import Conflict, UsageError
 from sense_worker.operator.desk import Desk, know_sink, need_principal, need_project, need_sink, sink_row
 from sense_worker.operator.names import audience_of, plain_id
 from sense_worker.operator.views import RotatedSink, SinkDetail, SinkView
@@ -17,7 +17,7 @@ from sense_worker.storage.ledger import Ledger
 from sense_worker.storage.schema import ROUTE, SINK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from sense_worker.operator.desk import Change
     from sinks.optional import Renewed
@@ -70,6 +70,7 @@ class Sinks(Desk):
         """
         with self._reading() as (connection, acting):
             row = know_sink(connection, acting.tenant, name)
+        self._need_current(self._registry.own_secrets(row.kind), self._merged(row, options))
         self._registry.try_out(row.kind, name, self._merged(row, options))
         with self._change("sink.set", name) as change:
             row = need_sink(change, name)
@@ -164,7 +165,16 @@ class Sinks(Desk):
 
     def _first_secret(self, kind: str, given: Mapping[str, object]) -> Renewed | None:
         own = self._registry.own_secrets(kind)
+        self._need_current(own, given)
         return None if not own or any(name in given for name in own) else self._registry.renew(kind, given, 0, 0)
+
+    @staticmethod
+    def _need_current(own: Sequence[str], given: Mapping[str, object]) -> None:
+        """Raise UsageError for secrets that were replaced (`own` but its first) without the one that signs now."""
+        for name in own[1:]:
+            if name in given and own[0] not in given:
+                why = f"holds what {own[0]} has replaced, and there is no {own[0]}"
+                raise UsageError(f"options.{name}", why, f"give {own[0]} too, or neither: then one is made")
 
     def _options(self, row: Any) -> dict[str, Any]:
         options: dict[str, Any] = json.loads(self._vault.open(row.options))

@@ -76,6 +76,10 @@ class GrantView:
     created_by: str
     created_at: int
     expires_at: int | None
+    revoked_at: int | None = None
+    """When `revoke_grant` took it away; None in any other answer."""
+    warnings: tuple[str, ...] = ()
+    """Of the answer to `add_grant`: what it names that is not there as yet. Empty in any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,8 @@ class ActivationView:
     created_at: int
     session: str
     """What its session is: `stands`, `revoked` or `expired`."""
+    file: str | None
+    """What its adapter reads; None where it is not on this host."""
 
 
 @dataclass(frozen=True, slots=True)

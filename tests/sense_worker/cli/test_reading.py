@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -219,3 +220,29 @@ def test_a_filter_that_names_nothing_is_no_empty_answer(mail, command, way_out):
     assert way_out in done.err
     assert mail.json("inbox", "list", "--principal", "ana")["items"] == []
     assert mail.json("grant", "list", "--principal", "ana")["items"] == []
+
+
+def test_deliveries_of_one_sink(ledger):
+    """As replay names it; a sink that is not there is one line."""
+    assert [row["sink"] for row in ledger.json("deliveries", "list", "--sink", "log")["items"]] == ["log"]
+    done = ledger("deliveries", "list", "--sink", "nothing")
+    assert (done.code, done.err) == (1, "error: sink: there is no 'nothing' (see `sense-worker sink list`)\n")
+
+
+def test_grants_tell_what_is_not_there_and_when_they_ended(mail):
+    """A warning on standard error; revoked, the moment."""
+    done = mail("grant", "add", "ana", "sense.enable", "--pack", "sortr")
+    assert (done.code, done.err.count("\n")) == (0, 1)
+    assert done.err.startswith("warning: pack 'sortr' is not installed; ")
+    assert "revoked" not in done.out
+    (grant,) = (one["id"] for one in mail.json("grant", "list")["items"] if one["pack_id"] == "sortr")
+    assert "revoked at  2" in mail("grant", "revoke", grant).out
+
+
+def test_activations_show_the_file_of_each(mail):
+    """Where the adapter reads; none where another host has it."""
+    file = mail.json("activate", "mail")["file"]
+    assert mail.json("activations")["items"][0]["file"] == file
+    assert file in mail("activations").out
+    Path(file).unlink()
+    assert mail.json("activations")["items"][0]["file"] is None

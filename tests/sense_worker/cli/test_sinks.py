@@ -126,6 +126,17 @@ class TestAdding:
         listed = hooked("sink", "list")
         assert (listed.err, "options.url: its address is internal" in listed.out) == ("", True)
 
+    def test_replaced_secrets_want_the_one_that_signs(self, cli):
+        """`previous` alone is refused with both ways out, when a sink is added and when it is changed."""
+        replaced = '[{"secret": "' + SECRET + '", "until": "2100-01-01T00:00:00Z"}]'
+        said = "error: options.previous: holds what secret has replaced, and there is no secret (give secret too, or "
+        done = cli("sink", "add", "hook", "webhook", "--option", f"url={URL}", "--option", f"previous:={replaced}")
+        assert (done.code, done.err) == (2, f"{said}neither: then one is made)\n")
+        cli.json("sink", "add", "hook", "webhook", "--option", f"url={URL}")
+        done = cli("sink", "set", "hook", "--option", "secret:=null", "--option", f"previous:={replaced}")
+        assert (done.code, done.err.startswith(said)) == (2, True)
+        assert cli("sink", "set", "hook", "--option", f"previous:={replaced}").code == 0
+
 
 class TestRotating:
     def test_twice_in_a_row(self, hooked):

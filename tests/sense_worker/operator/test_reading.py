@@ -76,10 +76,41 @@ def test_a_question_that_cannot_be_meant_is_refused(world):
         (lambda: one.list_inbox(limit=-1), "limit"),
         (lambda: one.list_dead(limit=10_001), "limit"),
         (lambda: one.show_delivery("zz.rte_1"), "delivery"),
+        (lambda: one.list_deliveries(sink="none"), "sink"),
+        (lambda: one.list_deliveries(sink=5), "sink"),
+        (lambda: one.list_deliveries(event=b"01"), "event"),
+        (lambda: one.list_deliveries(state=["dead"]), "state"),
+        (lambda: one.list_deliveries(limit="5"), "limit"),
+        (lambda: one.list_dead(limit=True), "limit"),
+        (lambda: one.list_dead(limit=1.5), "limit"),
+        (lambda: one.list_inbox(limit=None), "limit"),
+        (lambda: one.list_inbox(principal="ana", after=True), "after"),
+        (lambda: one.list_inbox(principal="ana", before="9"), "before"),
+        (lambda: one.list_inbox(principal="ana", after=1.0), "after"),
+        (lambda: one.list_inbox(state=["read"]), "state"),
+        (lambda: one.list_inbox(subject=5), "subject"),
+        (lambda: one.inbox_counts(project=5), "project"),
+        (lambda: one.prune_inbox(older_than_s="5"), "older-than"),
+        (lambda: one.snooze_items(["01" * 16], for_s=True), "snooze"),
+        (lambda: one.read_items([5]), "item"),
+        (lambda: one.try_new_route("mail", "*", limit="5"), "limit"),
+        (lambda: one.rotate_sink("inbox", overlap_s="1h"), "overlap"),
     ):
         with pytest.raises(UsageError) as refused:
             ask()
         assert refused.value.place == place
+
+
+def test_deliveries_of_a_sink(world, ana):
+    """Those of its lane; a sink that was removed is still found by what went there; one without any has to exist."""
+    world.operator.add_sink("quiet", "memory")
+    key = event(world, 1)
+    delivery(world, key, "ana", "delivered", sink="log")
+    delivery(world, key, "operator", "denied", sink="inbox")
+
+    assert [one.sink for one in world.operator.list_deliveries(sink="log")] == ["log"]
+    assert [one.owner for one in ana.list_deliveries(sink="log")] == ["ana"]
+    assert (ana.list_deliveries(sink="inbox"), world.operator.list_deliveries(sink="quiet")) == ([], [])
 
 
 def test_the_inbox_is_the_principals(world, ana):

@@ -266,6 +266,40 @@ def test_a_paused_sink_goes_on_where_it_stopped(world, ana):
         world.operator.pause_sink("none")
 
 
+@pytest.mark.parametrize(
+    ("capability", "pack", "keys", "told"),
+    [
+        ("sense.enable", "sortr", None, ("pack 'sortr' is not installed; the grant allows nothing until it is",)),
+        ("sense.enable", "mail", ["new_itm"], ("'new_itm' is no trigger of mail; its triggers: ",)),
+        ("verb.exec.read", "mail", ["new_item"], ("'new_item' is no command of mail; its commands: ",)),
+        ("sense.enable", "mail", ["new_item"], ()),
+        ("sense.enable", "mail", None, ()),
+        ("sense.enable", "*", ["anything"], ()),
+        ("pack.install", "later", None, ()),
+    ],
+)
+def test_a_grant_may_come_before_its_pack_and_says_so(world, capability, pack, keys, told):
+    """It stands all the same, also where it is given again; a list says nothing of it."""
+    world.operator.install_pack(world.pack())
+
+    made = [world.operator.add_grant("operator", capability, pack=pack, keys=keys) for _ in range(2)]
+
+    assert made[0] == made[1]
+    assert len(made[0].warnings) == len(told)
+    assert [one for one, begins in zip(made[0].warnings, told, strict=True) if not one.startswith(begins)] == []
+    assert {one.warnings for one in world.operator.list_grants()} == {()}
+
+
+def test_a_grant_that_is_revoked_tells_when(world):
+    """The answer has the moment; the row is gone."""
+    made = world.operator.add_grant("operator", "sense.enable")
+
+    gone = world.operator.revoke_grant(made.id)
+
+    assert (made.revoked_at, gone.id) == (None, made.id)
+    assert gone.revoked_at >= made.created_at
+
+
 def test_a_sink_that_routes_name_is_not_removed(world):
     """The refusal names the routes; without them it goes."""
     world.operator.install_pack(world.pack())
