@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from runtime_core.errors import DoorError, PackLintError, PackParseError
+from runtime_core.lint import warnings
 from runtime_core.manifest import parse_manifest
 from runtime_core.pack import lint_pack, read_pack
 from runtime_core.pack_file import FILE_LIMIT
@@ -193,6 +194,7 @@ def _pack(files: tuple[bytes, bytes, bytes]) -> str:
     assert soft_kinds(*documents) <= kinds
     if pack is None:
         return "lint"
+    assert all(one.startswith(("surface.json /", "policy.json /")) for one in warnings(pack.manifest, pack.policy))
     assert {ref: trigger.land for ref, trigger in pack.triggers.items()} == {
         ref: entry["privacy"]["land"] for ref, entry in documents[1].get("stimuli", {}).items()
     }

@@ -20,7 +20,6 @@ DOCUMENTS = (
     "docs/routes.md",
     "docs/wire.md",
     "docs/scenarios.md",
-    "docs/profile.md",
     "docs/write-a-pack.md",
     "CONTRIBUTING.md",
 )
