@@ -123,7 +123,7 @@ def print_table(
 ) -> None:
     """Print a listing. `columns` maps a heading to a field, `worded` a field to its words for people.
 
-    Ids and moments are never broken.
+    In a terminal, or where COLUMNS is set, long cells are broken to fit; ids and moments never are.
     """
     items = [plain(row) for row in rows]
     if as_json:
@@ -143,7 +143,10 @@ def print_table(
         table.add_column(heading, no_wrap=whole, overflow="fold")
     for item in items:
         table.add_row(*(styled(cell(item, field)) for field in columns.values()))
-    out.print(table)
+    with out.capture() as drawn:
+        out.print(table)
+    # A row is as long as its own cells: padded to the longest, one fault of 180 characters makes every line wrap.
+    out.file.write("".join(f"{line.rstrip()}\n" for line in drawn.get().removesuffix("\n").split("\n")))
 
 
 def print_cards(

@@ -102,7 +102,7 @@ def test_status_counts_what_is_there(ledger):
         {"delivered": 1, "denied": 1},
         {"conflict": 1},
     )
-    assert ledger("status").out.splitlines()[-2:] == ["inbox  delivered 1", "log    denied 1   "]
+    assert ledger("status").out.splitlines()[-2:] == ["inbox  delivered 1", "log    denied 1"]
 
 
 def test_explain_an_event(ledger):

@@ -73,6 +73,23 @@ def test_a_listing_in_json_is_versioned_items(capsys):
     }
 
 
+def test_a_row_is_as_long_as_its_own_cells(capsys, monkeypatch):
+    """Beside a terminal a long cell lengthens its own line alone; in one of 60 columns it is broken."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    rows = [{"name": "hook", "fault": "word " * 30 + "end"}, {"name": "inbox", "fault": None}]
+    columns = {"SINK": "name", "FAULT": "fault"}
+    render.print_table(rows, columns, as_json=False, empty="none")
+
+    assert capsys.readouterr().out.splitlines() == ["SINK   FAULT", f"hook   {'word ' * 30}end", "inbox  -"]
+
+    monkeypatch.setenv("COLUMNS", "60")
+    render.print_table(rows, columns, as_json=False, empty="none")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(len(line) for line in lines) <= 60
+    assert " ".join(" ".join(lines[1:-1]).split()) == f"hook {'word ' * 30}end"
+    assert [line for line in lines if line.endswith(" ")] == []
+
+
 def test_an_empty_listing_says_so_to_people_and_is_an_empty_list_to_programs(capsys):
     """No table of nothing."""
     render.print_table([], {"ROUTE": "id"}, as_json=False, empty="no routes")
