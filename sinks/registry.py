@@ -187,12 +187,19 @@ class Registry:
         if sink not in BUILT_IN:
             return None
         built = sink(kind, validated(sink, options))
-        try:
-            if isinstance(built, HostedSink):
-                built.admit(NOTHING_ALLOWED)
-        except UsageError:
-            return f"allowed by this shell's {NETWORKS_SETTING} or {SERVICES_SETTING}: a worker needs the same setting"
-        return None
+        if not isinstance(built, HostedSink):
+            return None
+        without = {
+            NETWORKS_SETTING: self._host._replace(networks=()),
+            SERVICES_SETTING: self._host._replace(services=()),
+        }
+        named = []
+        for setting, host in without.items():
+            try:
+                built.admit(host)
+            except UsageError:
+                named.append(setting)
+        return f"allowed by this shell's {' and '.join(named)}; a worker needs the same setting" if named else None
 
     def traits(self, kind: str, options: Mapping[str, object]) -> Traits | str:
         """Return what a sink of this kind with these options is; where `build` would refuse, why, in one line."""

@@ -113,9 +113,7 @@ class TestAdding:
 
     def test_what_this_shell_alone_may_allow_is_said(self, hooked, monkeypatch):
         """Added, listed and tried under SENSE_SINK_NETWORKS: a worker needs it too; without it there is a fault."""
-        told = (
-            "warning: hook: allowed by this shell's SENSE_SINK_NETWORKS or SENSE_NOTIFY_SERVICES: a worker needs the "
-        )
+        told = "warning: hook: allowed by this shell's SENSE_SINK_NETWORKS; a worker needs the same setting\n"
         with Receiver() as receiver:
             added = hooked("sink", "add", "hook", "webhook", "--option", f"url={receiver.url}")
             tried = hooked("sink", "test", "hook")

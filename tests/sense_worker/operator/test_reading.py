@@ -22,11 +22,20 @@ def event(world, number: int, publisher: str = "ana", tenant: str = "t-red") -> 
     return key
 
 
-def delivery(world, key: bytes, owner: str, state: str = "delivered", tenant: str = "t-red", sink: str = "log") -> str:
+def delivery(
+    world,
+    key: bytes,
+    owner: str,
+    state: str = "delivered",
+    tenant: str = "t-red",
+    sink: str = "log",
+    reason: str | None = None,
+) -> str:
     """Put a delivery of an event into the ledger; returns its id."""
     route = f"rte_{owner}"
     row = {"event_id": key, "route_id": route, "tenant": tenant, "lane": f"{tenant}/{sink}", "owner": owner}
-    world.put(DELIVERY, **row, state=state, alone=False, due_at=1, created_at=key[0], attempt=1, crashes=0)
+    facts = {"state": state, "reason": reason, "alone": False, "due_at": 1, "created_at": key[0]}
+    world.put(DELIVERY, **row, **facts, attempt=1, crashes=0)
     return delivery_id(key, route)
 
 
@@ -192,6 +201,21 @@ def test_status_counts_what_one_may_see(world, ana):
     assert (told.dead_entries, told.waiting, told.pending) == ({"stale": 1}, None, None)
     own = ana.status()
     assert (own.events, own.deliveries, own.dead_entries) == (1, {"delivered": 1, "denied": 1}, {})
+
+
+def test_status_tells_why_deliveries_are_held(world, ana):
+    """How many wait for which reason, in each lane."""
+    keys = [event(world, number) for number in range(1, 4)]
+    for key, reason in zip(keys, ("sink paused", "sink paused", "workspace not served by this worker"), strict=True):
+        delivery(world, key, "ana", "held", reason=reason)
+    delivery(world, keys[0], "operator", "dead", reason="rejected")
+
+    (lane,) = world.operator.status().lanes
+
+    assert (lane.states, lane.held_for) == (
+        {"held": 3, "dead": 1},
+        {"sink paused": 2, "workspace not served by this worker": 1},
+    )
 
 
 def test_grants_and_sessions_are_ones_own(world, ana):
