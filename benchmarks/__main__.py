@@ -47,7 +47,7 @@ def main() -> None:
     )
     parser.add_argument("--webhook", action="store_true", help="only deliveries to a webhook, some minutes a database")
     parser.add_argument("--check", action="store_true", help="only `sense-worker check` with 1,000 cases")
-    parser.add_argument("--deliveries", type=int, default=3_000, help="deliveries per round of --webhook")
+    parser.add_argument("--deliveries", type=int, default=6_000, help="deliveries per round of --webhook")
     parser.add_argument("--calls", type=int, default=800, help="calls per round of --exec (default 800)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON only")
     parser.add_argument("--keep", action="store_true", help=f"write it to {RESULTS.name} among the results")

@@ -268,16 +268,18 @@ class Ledger:
         """Return the condition that a delivery is one of these, for `_keys`: one statement changes all that is alike.
 
         On SQLite a row takes half of the 11 µs of a statement of its own, and the interpreter is not let go of for
-        each. There it is SELECT, for of VALUES alone no index is looked into.
+        each. There it is SELECT, for of VALUES alone no index is looked into. On PostgreSQL two texts that the server
+        takes apart: psycopg makes an array element by element, which took a tenth of a drain's CPU. No id has a comma.
         """
         if self._kind == "postgresql":
-            return "(event_id, route_id) IN (SELECT * FROM unnest(?::bytea[], ?::text[]))"
+            keys = "unnest(string_to_array(?, ','), string_to_array(?, ',')) AS keys(event_id, route_id)"
+            return f"(event_id, route_id) IN (SELECT decode(event_id, 'hex'), route_id FROM {keys})"  # noqa: S608
         keys = ", ".join(["(?, ?)"] * len(claims))
         return f"(event_id, route_id) IN (SELECT column1, column2 FROM (VALUES {keys}))"  # noqa: S608 - marks only
 
     def _keys(self, claims: Sequence[Claimed]) -> Sequence[object]:
         if self._kind == "postgresql":
-            return [one.event_id for one in claims], [one.route_id for one in claims]
+            return ",".join(one.event_id.hex() for one in claims), ",".join(one.route_id for one in claims)
         return [value for one in claims for value in (one.event_id, one.route_id)]
 
     def note_attempts(self, connection: sa.Connection, records: Sequence[AttemptRecord]) -> None:

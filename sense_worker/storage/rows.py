@@ -115,6 +115,8 @@ class Rows:
         """Run one statement per row, `?` as the mark on both databases; returns how many rows it touched."""
         if not rows:
             return 0
+        if len(rows) == 1:  # psycopg makes a pipeline of any executemany
+            return self.execute(sql, rows[0])
         self._cursor.executemany(self._for_driver(sql), rows)
         return int(self._cursor.rowcount)
 
