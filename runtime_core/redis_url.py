@@ -36,9 +36,10 @@ class RedisUrl(NamedTuple):
         try:
             parts = urlsplit(url)
             port = parts.port or _PORT
-            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+            named = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         except ValueError:
             raise ValueError(REDIS_FORMS) from None
+        options = dict(named)
         unix, host = parts.scheme == "unix", parts.hostname or ""
         path = unquote(parts.path) if unix else ""
         number = options.pop("db", None if unix else parts.path.strip("/")) or "0"
@@ -47,6 +48,7 @@ class RedisUrl(NamedTuple):
             or not url.isprintable()
             or " " in url
             or parts.fragment
+            or len(dict(named)) < len(named)
             or (options and (unix or not more_options))
             or not _NUMBER.fullmatch(number)
             or bool(host) is unix
@@ -54,7 +56,7 @@ class RedisUrl(NamedTuple):
             or (unix and not path.startswith("/"))
         ):
             raise ValueError(REDIS_FORMS)
-        named = f"[{host}]" if ":" in host else host
-        shown = f"unix://{path}" if unix else f"{parts.scheme}://{named}:{port}"
+        place = f"[{host}]" if ":" in host else host
+        shown = f"unix://{path}" if unix else f"{parts.scheme}://{place}:{port}"
         names = unquote(parts.username or ""), unquote(parts.password or "")
         return cls(shown, host, port, path, parts.scheme == "rediss", *names, int(number))

@@ -23,6 +23,7 @@ from sense_worker.attempts import sink_view
 from sense_worker.judging import Judging
 from sense_worker.logs import log
 from sense_worker.sink_call import call_sink
+from sense_worker.storage.engine import BUSY_TIMEOUT_S
 from sense_worker.storage.lanes import split_lane
 from sense_worker.storage.sinks import disable_sink
 from sinks.declared import CONCURRENCY_LIMIT
@@ -98,7 +99,7 @@ class Drain:
         # Who finds SQLite's file locked looks again after pauses of 1, 2, 5, 10 ms: the threads of one process, whose
         # transactions take 5, wait for each other here instead.
         one_writer = ports.database.kind == "sqlite"
-        self._writing: AbstractContextManager[Any] = threading.Lock() if one_writer else contextlib.nullcontext()
+        self._writing: AbstractContextManager[Any] = _OneAtATime() if one_writer else contextlib.nullcontext()
 
     def run(self, lane: str, bell: Doorbell, linger_s: float) -> None:
         """Drain a lane until it is empty and no ring comes for `linger_s`, or nothing moves, or its turn is over."""
@@ -180,37 +181,44 @@ class Drain:
         return Nothing.DUE if work is Nothing.OPENING else work
 
     def _claimed(self, lane: str) -> Work | Nothing:
+        self._ports.audit.probe()
+        with self._writing, self._ports.database.write() as connection:
+            found = self._claimed_within(connection, lane)
+        if isinstance(found, str):
+            self._held[lane] = found
+            return Nothing.DUE
+        if found is not Nothing.OPENING:
+            self._held.pop(lane, None)
+        return found
+
+    def _claimed_within(self, connection: sa.Connection, lane: str) -> Work | Nothing | str:
+        """Claim and judge in the transaction of `connection`; a text is the reason for which the lane is held."""
         ports = self._ports
         tenant, name = split_lane(lane)
-        ports.audit.probe()
-        claimed_at = time.monotonic()
-        with self._writing, ports.database.write() as connection:
-            now = ports.database.now(connection)
-            authority = ports.authorities.locked(connection, [tenant])[tenant]
-            sink = authority.sink(name)
-            opened = ports.sinks.get(ports.ledger.rows(connection), authority, name)
-            if sink is None or isinstance(opened, str):
-                reason = str(opened)
-                ports.ledger.hold_lane(connection, lane, reason, renamed=self._held.get(lane) != reason)
-                self._held[lane] = reason
-                return Nothing.DUE
-            if opened is None:
-                return Nothing.OPENING
-            self._held.pop(lane, None)
-            ports.ledger.release_lane(connection, lane, now)
-            traits = opened.traits
-            claims = ports.ledger.claim(
-                connection,
-                lane,
-                calls=traits.concurrency,
-                batch=traits.batch_size,
-                lease_micros=int((traits.deadline_s + ports.lease_slack_s) * 1e6),
-                now=now,
-                company=bool(self._out),
-            )
-            if claims is None:
-                return Nothing.FREE
-            batches = [self._judging.judge(connection, authority, sink, opened, claim, now) for claim in claims]
+        claimed_at, now = time.monotonic(), ports.database.now(connection)
+        authority = ports.authorities.locked(connection, [tenant])[tenant]
+        sink = authority.sink(name)
+        opened = ports.sinks.get(ports.ledger.rows(connection), authority, name)
+        if sink is None or isinstance(opened, str):
+            reason = str(opened)
+            ports.ledger.hold_lane(connection, lane, reason, renamed=self._held.get(lane) != reason)
+            return reason
+        if opened is None:
+            return Nothing.OPENING
+        ports.ledger.release_lane(connection, lane, now)
+        traits = opened.traits
+        claims = ports.ledger.claim(
+            connection,
+            lane,
+            calls=traits.concurrency,
+            batch=traits.batch_size,
+            lease_micros=int((traits.deadline_s + ports.lease_slack_s) * 1e6),
+            now=now,
+            company=bool(self._out),
+        )
+        if claims is None:
+            return Nothing.FREE
+        batches = [self._judging.judge(connection, authority, sink, opened, claim, now) for claim in claims]
         return Work(opened, [batch for batch in batches if batch], claimed_at) if claims else Nothing.DUE
 
     def hand_over(self, opened: OpenSink, batch: Sequence[Judged], claimed_at: float) -> None:
@@ -287,3 +295,17 @@ class Drain:
                 rows = self._ports.ledger.rows(connection)
                 disable_sink(connection, rows, claimed.lane, kept(outcome.reason), now)
                 return
+
+
+class _OneAtATime:
+    """A lock as a context manager, waited for as long as SQLite waits for its own. Raises LedgerBusy."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=BUSY_TIMEOUT_S):
+            raise LedgerBusy("database", "another thread of this process writes", "it is tried again by itself")
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

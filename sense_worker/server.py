@@ -118,19 +118,36 @@ def answers(url: str, *, timeout_s: float = 1.0) -> bool:
 
     Raises ValueError for a URL of none.
     """
+    from runtime_core.redis_url import RedisUrl
+
+    try:
+        server = RedisUrl.parse(url)
+    except ValueError:
+        RedisUrl.parse(url, more_options=True)
+        return _answers_redis_py(url, timeout_s)
     # Not by redis-py (see `connect`): every command asks this where `up` runs, `publish` in a hook among them.
     from hiredis import HiredisError
 
-    from runtime_core.redis_url import RedisUrl
     from sense_worker.resp import Connection
 
-    connection = Connection(RedisUrl.parse(url, more_options=True), timeout_s)
+    connection = Connection(server, timeout_s)
     try:
         return connection.exchange([(b"PING",)]) == [b"PONG"]
     except (OSError, HiredisError):
         return False
     finally:
         connection.close()
+
+
+def _answers_redis_py(url: str, timeout_s: float) -> bool:
+    """Ask by the client that knows the options of the URL: certificates, a password."""
+    from redis.exceptions import RedisError
+
+    try:
+        with connect(url, timeout_s=timeout_s) as client:
+            return bool(client.ping())
+    except RedisError:
+        return False
 
 
 def connect(url: str, *, timeout_s: float) -> redis.Redis:

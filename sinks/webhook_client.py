@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import aiohttp
 import yarl
@@ -115,7 +115,6 @@ class Client:
         for _ in range(min(len(messages), self._limits.in_flight - len(self._slots))):
             slot = self._loop.create_task(self._slot())
             self._slots.add(slot)
-            slot.add_done_callback(self._slots.discard)
         return await batch.over
 
     async def close(self) -> None:
@@ -124,10 +123,13 @@ class Client:
 
     async def _slot(self) -> None:
         """Send what waits, one after the other."""
-        while self._waiting:
-            batch, at, message = self._waiting.popleft()
-            if not batch.over.done():  # cancelled: nobody waits for it any more
-                batch.add(at, await self._outcome(message))
+        try:
+            while self._waiting:
+                batch, at, message = self._waiting.popleft()
+                if not batch.over.done():  # cancelled: nobody waits for it any more
+                    batch.add(at, await self._outcome(message))
+        finally:  # in the turn that saw nothing waiting: what comes next finds the slot free
+            self._slots.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _outcome(self, message: Message) -> Outcome:
         try:
@@ -145,7 +147,7 @@ class Client:
             raise aiohttp.ConnectionTimeoutError from None
         try:
             protocol = connection.protocol
-            if protocol is None or protocol.transport is None:
+            if protocol is None or protocol.transport is None or protocol.should_close:  # or spoke unasked
                 raise aiohttp.ServerDisconnectedError
             protocol.set_response_params(read_until_eof=True, auto_decompress=False, max_headers=HEADERS_LIMIT)
             protocol.transport.write(_request(self._head, message))

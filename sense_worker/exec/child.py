@@ -56,7 +56,7 @@ class Reading:
                 if self._engine.busy:
                     self._engine.tend()
             except (LedgerBusy, RedisError) as error:
-                # What had ended is not settled: it runs again when its lease is over, or is told as unknown.
+                # What the database did not take for a lease's time runs again, or is told as unknown.
                 log().warning("requests not settled", error=f"{type(error).__name__}: {error}")
 
 

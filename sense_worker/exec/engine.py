@@ -14,19 +14,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from redis.exceptions import RedisError
 
-from runtime_core.errors import LedgerBusy
+from runtime_core.errors import HcpError, LedgerBusy
 from sense_worker.exec.record import LEASE_S, cancel_key
 from sense_worker.exec.replies import push
 from sense_worker.exec.rest import reply_to
 from sense_worker.exec.run import Done
+from sense_worker.logs import log
 from sense_worker.storage.exec_ledger import ClaimedExec, ExecLedger, ExecSettlement
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     import redis
 
@@ -36,7 +37,10 @@ if TYPE_CHECKING:
     from sense_worker.exec.run import Runner
     from sense_worker.ports import Ports
     from sense_worker.storage.engine import Database
+    from sense_worker.storage.exec_ledger import Waiting
     from sense_worker.vault import Vault
+
+_T = TypeVar("_T")
 
 RENEW_S = 5.0
 LOOK_S = 0.2
@@ -81,6 +85,7 @@ class Engine:
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(width, thread_name_prefix="exec")
         self._ended: list[Done] = []
+        self._owed: list[Reply] = []
         self._ended_at = 0.0
         self._looked = self._tended = time.monotonic()
 
@@ -91,8 +96,8 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs, or has ended and is not settled."""
-        return bool(self._running or self._ended)
+        """Whether anything runs, or has ended and is not settled, or not answered."""
+        return bool(self._running or self._ended or self._owed)
 
     def start(
         self,
@@ -139,7 +144,6 @@ class Engine:
         LedgerBusy where the database was away for as long as a lease lasts, and RedisError.
         """
         done = [one for one in heard if isinstance(one, Done)]
-        self._push([self._reply(one) for one in done if not one.waited_for and not one.answered])
         with self._lock:
             for one in heard:
                 if one is not None:
@@ -147,11 +151,13 @@ class Engine:
         if done and not self._ended:
             self._ended_at = time.monotonic()
         self._ended += done
-        if lane is None and not self._pressing():
-            return
-        done, self._ended = self._ended, []
-        aliased = self._until_settled(done, lane)
-        self._push([*(self._reply(one) for one in done if one.waited_for), *aliased])
+        self._owe(self._reply(one) for one in done if not one.waited_for and not one.answered)
+        with suppress(RedisError):  # what cannot be said now is owed, and what has ended is settled all the same
+            self._pay()
+        if lane is not None or self._pressing():
+            done, self._ended = self._ended, []
+            self._settle(done, lane)
+        self._pay()
 
     def tend(self) -> bool:
         """Look after what runs: end what is cancelled, keep its lease. Returns whether leases were kept now."""
@@ -181,8 +187,9 @@ class Engine:
         done = self._runner.run(running.claimed, running.cancelled, authority, claimed_at, running.opened)
         if done is not None and not done.waited_for and len(self._running) == 1:
             # Nothing else to answer with it in one trip: its client need not wait for the owner's turn.
+            reply = self._reply(done)
             with suppress(RedisError):
-                self._push([self._reply(done)])
+                push(self._redis, [] if reply is None else [reply], self._keep_s)
                 done = done._replace(answered=True)
         self._news.put(running.claimed if done is None else done)
 
@@ -192,19 +199,22 @@ class Engine:
             return True
         return bool(self._ended) and time.monotonic() - self._ended_at >= self._settle_s
 
-    def _until_settled(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
-        """Settle and claim; a database that is away for a moment is asked again while the leases last."""
-        pause, begun = 0.02, time.monotonic()
-        while True:
-            try:
-                return self._settle_and_claim(done, lane)
-            except LedgerBusy:
-                if time.monotonic() - begun > LEASE_S:
-                    raise
-                time.sleep(pause)
-                pause = min(2 * pause, 1.0)
+    def _settle(self, done: Sequence[Done], lane: str | None) -> None:
+        """Settle and claim, and start what was claimed. What stands after the commit is asked for by itself again."""
+        answers, claims, now = _until_free(lambda: self._settled(done, lane))
+        self._owe(answers)
+        self._owe(self._reply(one) for one in done if one.waited_for)
+        if not claims:
+            return
+        # Read after the claim: what was withdrawn before it holds for what starts now.
+        authorities = _until_free(lambda: self._ports.authorities.newest({one.tenant for one in claims}))
+        unwanted: dict[bytes, bool] = {}
+        with suppress(RedisError):  # `tend` looks again
+            unwanted = self._unwanted(claims)
+        self.start(claims, authorities, now, unwanted)
 
-    def _settle_and_claim(self, done: Sequence[Done], lane: str | None) -> list[Reply]:
+    def _settled(self, done: Sequence[Done], lane: str | None) -> tuple[list[Reply | None], list[ClaimedExec], int]:
+        """Write how requests ended and claim others; returns answers to those who wait for the same, claims, clock."""
         settlements = [
             ExecSettlement(one.claimed, one.envelope.ok, one.envelope.error, self._vault.seal(one.encoded), one.began)
             for one in done
@@ -219,10 +229,7 @@ class Engine:
             waiting = self._ledger.settle_aliases(connection, settlements, now)
             if lane is not None and free:
                 claims = self._ledger.claim(connection, lane, free, int(LEASE_S * 1e6), now)
-        # Read after the claim: what was withdrawn before it holds for what starts now.
-        authorities = self._ports.authorities.newest({one.tenant for one in claims}) if claims else {}
-        self.start(claims, authorities, now, self._unwanted(claims))
-        return [reply_to(self._vault, row, self._vault.open(settlement.reply)) for settlement, row in waiting]
+        return [self._sealed(row, self._vault.open(one.reply)) for one, row in waiting], claims, now
 
     def _unwanted(self, claims: Sequence[ClaimedExec]) -> dict[bytes, bool]:
         """Return the requests that their clients have cancelled, and whether by force."""
@@ -232,9 +239,35 @@ class Engine:
         marks = zip(claims, found, strict=True)
         return {one.id: mark == b"force" for one, mark in marks if mark is not None}
 
-    def _reply(self, one: Done) -> Reply:
-        return reply_to(self._vault, one.claimed, one.encoded, one.secret)
+    def _reply(self, one: Done) -> Reply | None:
+        return self._sealed(one.claimed, one.encoded, one.secret)
 
-    def _push(self, replies: Sequence[Reply]) -> None:
-        if replies:
-            push(self._redis, replies, self._keep_s)
+    def _sealed(self, row: ClaimedExec | Waiting, encoded: bytes, secret: bytes | None = None) -> Reply | None:
+        """Seal an answer; None where no key opens the request: its client cannot be told."""
+        try:
+            return reply_to(self._vault, row, encoded, secret)
+        except HcpError as error:
+            log().error("request not answered", request=row.id.hex(), error=str(error))
+            return None
+
+    def _owe(self, replies: Iterable[Reply | None]) -> None:
+        self._owed += [reply for reply in replies if reply is not None]
+
+    def _pay(self) -> None:
+        """Say what is owed; raises RedisError, and it stays owed."""
+        if self._owed:
+            push(self._redis, self._owed, self._keep_s)
+            self._owed.clear()
+
+
+def _until_free(ask: Callable[[], _T]) -> _T:
+    """Ask a database that is away for a moment again, while the leases last."""
+    pause, begun = 0.02, time.monotonic()
+    while True:
+        try:
+            return ask()
+        except LedgerBusy:
+            if time.monotonic() - begun > LEASE_S:
+                raise
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)

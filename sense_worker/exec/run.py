@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from runtime_core import errors
 from runtime_core.audit import AuditRecord
 from runtime_core.envelope import ResultEnvelope
-from runtime_core.errors import AuditUnavailable
+from runtime_core.errors import AuditUnavailable, LedgerBusy
 from runtime_core.execution import ExecFacts, execute
 from sense_worker.drain import RECHECK_S
 from sense_worker.exec.replies import encoded
@@ -133,7 +133,7 @@ class Runner:
             log().error("command failed unexpectedly", **what)
             if self.writes(claimed):
                 return None
-            return Done.failed(claimed, "failed: internal", began=True)
+            return Done.failed(claimed, "failed: internal", began=not isinstance(error, LedgerBusy))
         finally:
             self._writing.discard(claimed.id)
 
@@ -161,7 +161,8 @@ class Runner:
         if len(body) > RESULT_LIMIT:
             envelope = envelope._replace(ok=False, result=None, error=errors.OVER_OUTPUT.format(RESULT_LIMIT))
             body = encoded(envelope)
-        return Done(claimed, envelope, body, call.refused is None, self.writes(claimed), opened.secret)
+        began = call.refused is None or call.began
+        return Done(claimed, envelope, body, began, self.writes(claimed), opened.secret)
 
     def _unrun(self, claimed: ClaimedExec, cancelled: threading.Event) -> str | None:
         """Tell why a request is not started: a process died in its write, or nobody waits for it any more."""

@@ -71,9 +71,10 @@ def read(
     gc.set_threshold(50_000, 20, 20)
     log().info(f"{name} reads", index=index, consumer=streams.consumer)
     loop.run()
+    with contextlib.suppress(RedisError):
+        loop.leave()  # at once: what is done is acknowledged before others may take it for a dead reader's
     records.close()
     with contextlib.suppress(RedisError, LedgerBusy):
-        loop.leave()
         streams.retire(tenants())
     ports.close()
     if loop.ended_by is not None:

@@ -164,7 +164,8 @@ class Database:
 
     def _look_after_rest(self, connection: Any, record: Any, _proxy: object) -> None:
         """Look whether a pooled connection still leads somewhere, after it has rested; the pool opens another."""
-        if time.monotonic() - record.info.get(_USED, 0.0) < RESTED_S:
+        used = record.info.get(_USED)
+        if used is None or time.monotonic() - used < RESTED_S:  # a new one answered just now
             return
         try:
             self.engine.dialect.do_ping(connection)

@@ -145,12 +145,13 @@ class ExecLedger:
         # Locked: else the first may be settled before the row that will wait for its result can be seen.
         lock = " FOR SHARE" if self._kind == "postgresql" else ""
         by_key = f"SELECT {_KNOWN} FROM sense_exec WHERE tenant = ? AND principal = ? AND idempotency_key = ?{lock}"  # noqa: S608
-        queries: list[tuple[str, Sequence[object]]] = [(by_id, [record.id for record in records])]
-        queries += [
+        # By key first: to wait for a lock may take until one that the other query saw running has ended.
+        queries: list[tuple[str, Sequence[object]]] = [
             (by_key, (one.tenant, one.principal, one.idempotency_key))
             for one in records
             if one.idempotency_key is not None
         ]
+        queries.append((by_id, [record.id for record in records]))
         found: dict[bytes, ExecKnown] = {}
         for sql, parameters in queries:
             for row in rows.query(sql, parameters):

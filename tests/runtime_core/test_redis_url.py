@@ -32,7 +32,7 @@ def test_a_redis_url_is_read(url, read):
         "", "s3cret", "http://s3cret@h/0", "redis://", "redis:///0", "redis://h:port", "redis://h:70000/0", "redis://h/zero",
         "redis://h/-1", "redis://h/1/2", "redis://h/0#s3cret", "redis://h /0", "redis://h\n", "redis://[::1/0",
         "redis://h/0?colour=red", "unix://", "unix:///", "unix://relative", "unix:///s?db=x", "unix:///s?colour=red",
-        "redis+socket:///s", "redis://h/٣",
+        "redis+socket:///s", "redis://h/٣", "redis://h?db=1&db=2",
     ],
 )  # fmt: skip
 def test_another_form_is_refused_without_showing_it(url):

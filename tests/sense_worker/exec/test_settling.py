@@ -7,9 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 
 from sense_worker.exec.record import ExecRecorder
 from sense_worker.storage.exec_ledger import ExecLedger
+from sense_worker.storage.rows import Rows as Statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,3 +131,64 @@ def test_one_who_comes_while_a_result_is_settled_is_told(bench: ExecBench, monke
 
     assert bench.answer(first) == bench.answer(second)
     assert bench.rows_of() == ["done", "done"]
+
+
+class Away:
+    """A Redis that is away for some pushes: its pipelines fail, as when the connection drops."""
+
+    def __init__(self, client, fails: int) -> None:
+        self._client = client
+        self.fails = fails
+
+    def pipeline(self, **options):
+        if self.fails:
+            self.fails -= 1
+            raise RedisConnectionError
+        return self._client.pipeline(**options)
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+
+@pytest.mark.parametrize("verb_key", ["mail.read", "mail.write"])
+def test_an_answer_that_could_not_be_said_is_said_when_redis_is_back(bench: ExecBench, monkeypatch, verb_key):
+    """Redis drops as a command ends: it runs once, its place is free, and its client has the answer later."""
+    engine = reader(bench, 0.0)
+    away = Away(bench.redis, fails=3)
+    monkeypatch.setattr(engine, "_redis", away)
+    request = bench.ask(verb_key)
+    bench.send(request)
+    if verb_key == "mail.write":
+        engine.settle([], "exec.interactive")
+
+    lost = 0
+    ends = time.monotonic() + 10
+    while engine.busy:
+        assert time.monotonic() < ends
+        try:
+            engine.settle(engine.hear(0.05), None)
+        except RedisError:
+            lost += 1
+
+    assert lost
+    assert away.fails == 0
+    assert engine.free == 4
+    assert bench.answer(request).ok
+    assert bench.rows_of() == ["done"]
+    assert bench.tool.ran == [verb_key]
+
+
+def test_a_request_that_no_key_opens_costs_no_place(bench: ExecBench):
+    """Its key was dropped while it waited: it ends, unanswered, and the drain goes on with the next."""
+    first, second = bench.ask("mail.write"), bench.ask("mail.write")
+    bench.send(first)
+    with bench.ports.requests.write() as connection:
+        Statements(connection, bench.database.kind).execute("UPDATE sense_exec SET sealed = ?", (b"of another key",))
+    bench.send(second)
+
+    bench.drain()
+
+    assert bench.answer(first) is None
+    assert bench.answer(second).ok
+    assert bench.rows_of() == ["done", "done"]
+    assert bench.rows_of("error")[0] == "failed: internal"
