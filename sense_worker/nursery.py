@@ -172,12 +172,13 @@ class Nursery:
                 # No stop may fall between the fork and the pid by which it reaches the child.
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
                 if not self._stopping:  # its handler may run once more while the signal is being blocked
+                    nursery = os.getpid()
                     child.pid = os.fork()
                     if child.pid == 0:
-                        self._become(child)
+                        self._become(child, nursery)
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
-    def _become(self, child: _Child) -> NoReturn:
+    def _become(self, child: _Child, nursery: int) -> NoReturn:
         code = 1
         try:
             _take_name(CHILD_NAME)
@@ -188,7 +189,8 @@ class Nursery:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             die_with_parent(signal.SIGTERM)
-            run(importlib.import_module(child.module).main, child.index, os.getppid())
+            # Its pid from before the fork: where it died before the line above, the parent is another by now.
+            run(importlib.import_module(child.module).main, child.index, nursery)
             code = 0
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else 1

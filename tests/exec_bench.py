@@ -41,11 +41,12 @@ KEEP_S = 60.0
 VERBS: dict[str, Any] = {
     name: {"cli": [], "args": {"type": "object", "properties": {"text": {"type": "string"}}}}
     for name in ("mail.read", "mail.write", "mail.gated")
-}
+} | {"mail.login": {"cli": [], "connect": True}}
 ENTRIES = {
     "mail.read": {"operation": "read", "privacy": {"land": "personal"}},
     "mail.write": {"operation": "write", "privacy": {"land": "personal"}},
     "mail.gated": {"operation": "write", "privacy": {"land": "personal"}, "confirm": True},
+    "mail.login": {"operation": "write", "privacy": {"land": "personal"}},
 }
 
 

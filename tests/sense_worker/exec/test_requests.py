@@ -206,6 +206,20 @@ def test_a_key_is_not_used_up_by_what_never_began(bench: ExecBench, how):
     assert bench.tool.ran == ["mail.gated"]
 
 
+def test_a_key_is_used_up_by_a_login_that_nobody_could_keep(bench: ExecBench):
+    """A connect command ran, and its hub is not there: told as a refusal, and not run again under the key."""
+    bench.grant("ana", "pack.connect")
+    bench.tool.does["mail.login"] = lambda _: Ran({"identity": "ana@mail", "secret": {"token": "t"}})
+    first, second = (bench.ask("mail.login", idempotency_key="k") for _ in range(2))
+    for request in (first, second):
+        bench.send(request)
+        bench.drain()
+
+    assert bench.answer(first) == bench.answer(second)
+    assert bench.answer(first).error.startswith("binding unavailable")
+    assert bench.tool.ran == ["mail.login"]
+
+
 def test_a_key_is_used_up_by_what_ran_and_failed(bench: ExecBench):
     """A failure of the adapter is a result: the same key answers it again, and runs nothing."""
     bench.tool.does["mail.write"] = lambda _: Ran(error="exited 1")
