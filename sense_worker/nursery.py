@@ -21,6 +21,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -175,32 +176,20 @@ class Nursery:
                     nursery = os.getpid()
                     child.pid = os.fork()
                     if child.pid == 0:
-                        self._become(child, nursery)
+                        _end_with(partial(self._become, child, nursery))
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
 
-    def _become(self, child: _Child, nursery: int) -> NoReturn:
-        code = 1
-        try:
-            _take_name(CHILD_NAME)
-            signal.set_wakeup_fd(-1)
-            for end in (self._woken, self._wake):
-                os.close(end)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-            die_with_parent(signal.SIGTERM)
-            # Its pid from before the fork: where it died before the line above, the parent is another by now.
-            run(importlib.import_module(child.module).main, child.index, nursery)
-            code = 0
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 1
-        except BaseException:  # noqa: BLE001 - told here, for nothing of the nursery may run in its child
-            traceback.print_exc()
-        finally:
-            with suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
+    def _become(self, child: _Child, nursery: int) -> None:
+        _take_name(CHILD_NAME)
+        signal.set_wakeup_fd(-1)
+        for end in (self._woken, self._wake):
+            os.close(end)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        die_with_parent(signal.SIGTERM)
+        # Its pid from before the fork: where it died before the line above, the parent is another by now.
+        run(importlib.import_module(child.module).main, child.index, nursery)
 
     def _sleep(self) -> None:
         moments = [self._kill_at] if self._stopping else [child.due for child in self._children if child.pid is None]
@@ -221,7 +210,7 @@ class Forked:
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._word)
-            _begin_at_word(children, parent, waiting)
+            _end_with(partial(_begin_at_word, children, parent, waiting))
         os.close(waiting)
 
     def begin(self) -> None:
@@ -247,22 +236,29 @@ class Forked:
                 os.kill(self._pid, number)
 
 
-def _begin_at_word(children: Sequence[str], parent: int, waiting: int) -> NoReturn:
+def _begin_at_word(children: Sequence[str], parent: int, waiting: int) -> None:
     """Become the nursery at the first byte from the parent; without one this process ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with_parent(signal.SIGTERM)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    if null:
+        os.close(null)
+    if os.read(waiting, 1):
+        os.close(waiting)
+        Nursery(_named(children), parent).run()
+
+
+def _end_with(work: Callable[[], object]) -> NoReturn:
+    """Do the work of a process that was forked, and end it: nothing of its parent's may run in it."""
     code = 1
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        die_with_parent(signal.SIGTERM)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        if null:
-            os.close(null)
-        if os.read(waiting, 1):
-            os.close(waiting)
-            Nursery(_named(children), parent).run()
+        work()
         code = 0
-    except BaseException:  # noqa: BLE001 - told here, for nothing of the worker may run in its child
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:  # noqa: BLE001 - told here, for there is nobody above
         traceback.print_exc()
     finally:
         with suppress(OSError, ValueError):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
+from runtime_core.errors import LedgerBusy
 from sense_worker.drain import Drain, Nothing
 from sense_worker.storage import tables
 from sense_worker.storage.states import MAY_FOLLOW, SETTLED, State
@@ -377,3 +379,15 @@ def test_settled_states_follow_nothing_but_a_replay():
         State.DEAD: frozenset({State.PENDING}),
     }
     assert set(MAY_FOLLOW) == set(State)
+
+
+def test_a_turn_to_write_is_waited_for_no_longer_than_the_database(bench, monkeypatch):
+    """A thread of the process that holds SQLite's turn for ever costs a claim its bound, not its slot."""
+    monkeypatch.setattr("sense_worker.drain.BUSY_TIMEOUT_S", 0.05)
+    drain = Drain(bench.ports)
+    one_writer = bench.database.kind == "sqlite"
+    told = pytest.raises(LedgerBusy, match="another thread of this process writes") if one_writer else nullcontext()
+
+    with drain._writing, told:
+        assert drain.claim(LANE) is Nothing.DUE
+    assert drain.claim(LANE) is Nothing.DUE

@@ -10,6 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
+from runtime_core.errors import LedgerBusy
 from sense_worker.exec.record import ExecRecorder
 from sense_worker.storage.exec_ledger import ExecLedger
 from sense_worker.storage.rows import Rows as Statements
@@ -192,3 +193,45 @@ def test_a_request_that_no_key_opens_costs_no_place(bench: ExecBench):
     assert bench.answer(second).ok
     assert bench.rows_of() == ["done", "done"]
     assert bench.rows_of("error")[0] == "failed: internal"
+
+
+def test_a_ledger_that_is_away_after_a_claim_loses_nothing(bench: ExecBench, monkeypatch):
+    """The authority cannot be read just after the claim has committed: it is asked again, and the claim runs."""
+    first, second = (bench.ask("mail.write", {"text": "x"}, idempotency_key="k") for _ in range(2))
+    bench.send(first)
+    bench.send(second)
+    newest, away = (
+        bench.ports.authorities.newest,
+        [LedgerBusy("database", "is away"), LedgerBusy("database", "is away")],
+    )
+
+    def asked(tenants):
+        if away:
+            raise away.pop()
+        return newest(tenants)
+
+    monkeypatch.setattr(bench.ports.authorities, "newest", asked)
+    bench.drain()
+
+    assert away == []
+    assert bench.answer(first) == bench.answer(second)
+    assert bench.answer(second).result == {"text": "x"}
+    assert bench.tool.ran == ["mail.write"]
+
+
+def test_a_key_is_free_where_the_ledger_was_away_before_the_run(bench: ExecBench):
+    """The mark of a write could not be set: nothing ran, and the same request under the key runs later."""
+
+    def away(_call):
+        raise LedgerBusy("database", "is away")
+
+    bench.tool.does["mail.read"] = away
+    first, second = (bench.ask(idempotency_key="k") for _ in range(2))
+    bench.send(first)
+    bench.drain()
+    bench.tool.does.clear()
+    bench.send(second)
+    bench.drain()
+
+    assert bench.answer(first).error == "failed: internal"
+    assert bench.answer(second).ok
